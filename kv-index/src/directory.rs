@@ -10,13 +10,16 @@
 //! its home, never for one before: nobody waits in a circle. Only a resize takes the shard's lock, and freezes line by line; who
 //! finds its home frozen waits for that. Look-ups take no lock, and may see the array that a resize has just replaced.
 
+mod ahead;
 pub(crate) mod heads;
 mod key;
 mod line;
 mod position;
+mod resize;
 pub(crate) mod sharded;
 pub(crate) mod spread;
 
+pub(crate) use ahead::HomesAhead;
 pub(crate) use position::{BlockPosition, SegmentId};
 
 use std::fmt;
@@ -25,13 +28,15 @@ use crossbeam_utils::{Backoff, CachePadded};
 use smallvec::SmallVec;
 
 use crate::blocks::BlockHash;
-use crate::directory::key::{Key, TAG_SHIFT, place, sample};
-use crate::directory::line::{EMPTY, FURTHEST, Held, Pair, SLOTS, Slots, snooze};
-use crate::directory::sharded::{Fresh, SHARDS, ShardArray, class_for};
+use crate::directory::key::{Key, place, sample};
+use crate::directory::line::{EMPTY, FURTHEST, Held, Pair, Slots, snooze};
+use crate::directory::resize::is_well_filled;
+use crate::directory::sharded::{SHARDS, ShardArray};
 use crate::directory::spread::Spread;
 use crate::prefetch::{prefetch, prefetch_to_write};
 use crate::reclamation::Pin;
 use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::writers::{WritePin, Writers};
 
 /// The sharded table.
 pub(crate) struct Directory {
@@ -47,6 +52,33 @@ struct Shard {
     resize: Mutex<()>,
     /// About one in [`sample`] entries, those whose tags are multiples of that: a count of every one would be a line that all cores write.
     sampled: AtomicU64,
+}
+
+/// The line where a key's entries begin, in the array that its shard had when this was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Home<'p> {
+    line: &'p Slots,
+    /// The key, and whether that array counts it: one word, which is copied as such.
+    about: u64,
+}
+
+impl<'p> Home<'p> {
+    #[inline]
+    fn new(key: Key, lines: &'p [Slots]) -> Self {
+        let is_sampled = key.is_sampled(lines.len());
+        let about = u64::from(key.tag) | u64::from(key.shard) << 32 | u64::from(is_sampled) << 40;
+        Self { line: &lines[key.home(lines.len())], about }
+    }
+
+    #[inline]
+    fn key(self) -> Key {
+        Key { tag: self.about as u32, shard: (self.about >> 32) as u8 }
+    }
+
+    #[inline]
+    fn is_sampled(self) -> bool {
+        self.about >> 40 != 0
+    }
 }
 
 /// Positions that a hash may have: those whose slots bear its tag.
@@ -77,7 +109,7 @@ impl Directory {
 
     #[inline]
     fn address(&self, key: Key) -> *const Slots {
-        let (pairs, count) = self.arrays[key.shard].address();
+        let (pairs, count) = self.arrays[key.shard()].address();
         pairs.cast::<Slots>().wrapping_add(key.home(2 * count))
     }
 
@@ -91,14 +123,14 @@ impl Directory {
     #[inline]
     pub(crate) fn candidates(&self, hash: BlockHash, pin: &Pin) -> Candidates {
         let key = Key::of(hash, self.spread);
-        scan(self.lines(key.shard, pin), key)
+        scan(self.lines(key.shard(), pin), key)
     }
 
     /// The position that `hash` may have, if it is one and found at once. None says nothing.
     #[inline]
     pub(crate) fn sole(&self, hash: BlockHash, pin: &Pin) -> Option<BlockPosition> {
         let key = Key::of(hash, self.spread);
-        let lines = self.lines(key.shard, pin);
+        let lines = self.lines(key.shard(), pin);
         lines[key.home(lines.len())].sole(key.tag).map(place)
     }
 
@@ -109,26 +141,65 @@ impl Directory {
         hash: BlockHash,
         at: BlockPosition,
         known: &[BlockPosition],
-        pin: &Pin,
+        pin: &WritePin<'_>,
     ) -> Result<(), Candidates> {
-        if self.insert_alone(hash, at, pin) {
+        if self.insert_alone(self.home(hash, pin), at, pin) {
             return Ok(());
         }
         self.insert_beside(hash, at, known, pin)
     }
 
-    /// Enters a position, if the hash's home line has a place for it and no entry bears its tag: whether it did. Most do.
+    /// The same where nothing is known and where its entries begin was found beforehand.
     #[inline]
-    fn insert_alone(&self, hash: BlockHash, at: BlockPosition, pin: &Pin) -> bool {
+    pub(crate) fn insert_at(
+        &self,
+        home: Home<'_>,
+        hash: BlockHash,
+        at: BlockPosition,
+        pin: &WritePin<'_>,
+    ) -> Result<(), Candidates> {
+        if self.insert_alone(home, at, pin) { Ok(()) } else { self.insert_beside(hash, at, &[], pin) }
+    }
+
+    /// Where a hash's entries begin, by the array that its shard has now.
+    #[inline]
+    fn home<'p>(&self, hash: BlockHash, pin: &'p Pin) -> Home<'p> {
         let key = Key::of(hash, self.spread);
-        let lines = self.lines(key.shard, pin);
-        let Some(mut home) = lines[key.home(lines.len())].lock() else { return false };
-        let entered = home.put_alone(key.tag, key.word(at));
-        drop(home);
-        if entered {
-            self.count(key, 1, lines.len(), pin);
+        Home::new(key, self.lines(key.shard(), pin))
+    }
+
+    /// The same, and asks for the line, which will be changed.
+    #[inline]
+    pub(crate) fn home_ahead<'p>(&self, hash: BlockHash, pin: &'p Pin) -> Home<'p> {
+        let home = self.home(hash, pin);
+        prefetch_to_write(home.line);
+        home
+    }
+
+    /// Enters a position, unless an entry bears the hash's tag: whether it did. Most do.
+    #[inline]
+    fn insert_alone(&self, home: Home<'_>, at: BlockPosition, pin: &WritePin<'_>) -> bool {
+        let key = home.key();
+        // One that is of a past array is frozen.
+        let Some(mut line) = home.line.lock(pin.writers()).filter(|line| line.lacks(key.tag)) else { return false };
+        let has_room = line.put(key.word(at));
+        if has_room {
+            // Before it is counted: a resize waits for it.
+            drop(line);
+        } else if !self.put_on(key, at, line, pin) {
+            return false;
         }
-        entered
+        if home.is_sampled() {
+            self.count(key, 1, pin);
+        }
+        true
+    }
+
+    /// Enters a position behind its home line, which is full.
+    #[inline(never)]
+    fn put_on(&self, key: Key, at: BlockPosition, home: Held<'_>, pin: &WritePin<'_>) -> bool {
+        // As long as we have the home line, the array is the one that it is of.
+        put(self.lines(key.shard(), pin), key, key.word(at), home, pin.writers())
     }
 
     /// The same where [`Self::insert_alone`] did not.
@@ -138,7 +209,7 @@ impl Directory {
         hash: BlockHash,
         at: BlockPosition,
         known: &[BlockPosition],
-        pin: &Pin,
+        pin: &WritePin<'_>,
     ) -> Result<(), Candidates> {
         let key = Key::of(hash, self.spread);
         loop {
@@ -148,58 +219,66 @@ impl Directory {
             if found.iter().any(|other| !known.contains(other)) {
                 return Err(found);
             }
-            if put(lines, key, key.word(at), home) {
-                self.count(key, 1, lines.len(), pin);
+            if put(lines, key, key.word(at), home, pin.writers()) {
+                if key.is_sampled(lines.len()) {
+                    self.count(key, 1, pin);
+                }
                 return Ok(());
             }
-            self.resize(key.shard, lines.len(), true, pin);
+            self.resize(key.shard(), lines.len(), true, pin);
         }
     }
 
     /// Takes a position out. It is there.
-    pub(crate) fn remove(&self, hash: BlockHash, at: BlockPosition, pin: &Pin) {
-        let key = Key::of(hash, self.spread);
-        let lines = self.exchange(key, key.word(at), EMPTY, pin);
-        self.count(key, -1, lines, pin);
+    pub(crate) fn remove(&self, hash: BlockHash, at: BlockPosition, pin: &WritePin<'_>) {
+        self.remove_at(self.home(hash, pin), at, pin);
+    }
+
+    /// The same where the hash's entries begin was found beforehand.
+    #[inline]
+    pub(crate) fn remove_at(&self, home: Home<'_>, at: BlockPosition, pin: &WritePin<'_>) {
+        let key = home.key();
+        if self.exchange(home, key.word(at), EMPTY, pin) {
+            self.count(key, -1, pin);
+        }
     }
 
     /// Lets a position that is there be another one. Who looks the hash up meanwhile finds one of the two.
-    pub(crate) fn replace(&self, hash: BlockHash, from: BlockPosition, to: BlockPosition, pin: &Pin) {
-        let key = Key::of(hash, self.spread);
-        self.exchange(key, key.word(from), key.word(to), pin);
+    pub(crate) fn replace(&self, hash: BlockHash, from: BlockPosition, to: BlockPosition, pin: &WritePin<'_>) {
+        let home = self.home(hash, pin);
+        let key = home.key();
+        self.exchange(home, key.word(from), key.word(to), pin);
     }
 
-    /// Puts a word in the place of one that is there; how many lines the shard has.
+    /// Puts a word in the place of one that is there; whether the shard counts it.
     #[inline]
-    fn exchange(&self, key: Key, from: u64, to: u64, pin: &Pin) -> usize {
-        let (lines, mut home) = self.lock_home(key, pin);
-        if home.exchange(from, to) {
-            return lines.len();
+    fn exchange(&self, home: Home<'_>, from: u64, to: u64, pin: &WritePin<'_>) -> bool {
+        if home.line.lock(pin.writers()).is_some_and(|mut line| line.exchange(from, to)) {
+            return home.is_sampled();
         }
-        drop(home);
-        self.exchange_elsewhere(key, from, to, pin)
+        self.exchange_elsewhere(home.key(), from, to, pin)
     }
 
     /// The same where it may not be in its home line.
     #[inline(never)]
-    fn exchange_elsewhere(&self, key: Key, from: u64, to: u64, pin: &Pin) -> usize {
+    fn exchange_elsewhere(&self, key: Key, from: u64, to: u64, pin: &WritePin<'_>) -> bool {
         let backoff = Backoff::new();
         loop {
             let (lines, mut home) = self.lock_home(key, pin);
             if home.exchange(from, to) {
-                return lines.len();
+                return key.is_sampled(lines.len());
             }
             let at = key.home(lines.len());
             let has = |line: &usize| lines[*line].words().any(|word| word == from);
             let there = steps_within(home.reach(), lines.len()).map(|steps| step(at, steps, lines.len())).find(has);
             let line = there.expect("the directory has what is taken out of it");
-            let held = if line > at { lines[line].lock() } else { lines[line].try_lock() };
+            let held = if line > at { lines[line].lock(pin.writers()) } else { lines[line].try_lock(pin.writers()) };
             if let Some(mut held) = held {
                 held.exchange(from, to);
                 if to == EMPTY {
                     home.send_off();
                 }
-                return lines.len();
+                return key.is_sampled(lines.len());
             }
             // The neighbour before: who has it may wait for our home.
             drop(home);
@@ -209,13 +288,13 @@ impl Directory {
 
     /// A shard's lines, and the one where a key's entries begin, locked.
     #[inline(always)]
-    fn lock_home<'p>(&self, key: Key, pin: &'p Pin) -> (&'p [Slots], Held<'p>) {
+    fn lock_home<'p>(&self, key: Key, pin: &'p WritePin<'_>) -> (&'p [Slots], Held<'p>) {
         loop {
-            let lines = self.lines(key.shard, pin);
-            if let Some(home) = lines[key.home(lines.len())].lock() {
+            let lines = self.lines(key.shard(), pin);
+            if let Some(home) = lines[key.home(lines.len())].lock(pin.writers()) {
                 return (lines, home);
             }
-            self.wait_for_resize(key.shard);
+            self.wait_for_resize(key.shard());
         }
     }
 
@@ -236,49 +315,22 @@ impl Directory {
         (0..SHARDS).flat_map(|shard| self.lines(shard, pin)).flat_map(Slots::words).map(place).collect()
     }
 
-    /// Counts an entry that came or left, and sees to it that the shard is neither crowded nor almost empty.
-    #[inline]
-    fn count(&self, key: Key, change: i64, lines: usize, pin: &Pin) {
-        if !key.is_sampled(lines) {
-            return;
-        }
-        let shard = &self.shards[key.shard];
+    /// Counts an entry that came or left and is counted, and sees to it that the shard is neither crowded nor almost empty.
+    #[inline(never)]
+    fn count(&self, key: Key, change: i64, pin: &WritePin<'_>) {
+        let (shard, lines) = (&self.shards[key.shard()], self.lines(key.shard(), pin).len());
         // Relaxed: a count that publishes nothing. Wraps, both ways.
-        let about = shard.sampled.fetch_add(change as u64, Ordering::Relaxed).wrapping_add(change as u64) as i64;
-        if !is_well_filled(about.max(0) as usize * sample(lines), lines) {
-            self.resize(key.shard, lines, false, pin);
-        }
-    }
-
-    /// Moves the entries of a shard that has so many lines to an array that they fill to between 40% and 50%, to half of that where the shard is
-    /// small, or to a larger one than this. Unless somebody else just did.
-    #[cold]
-    fn resize(&self, shard: usize, lines: usize, larger: bool, pin: &Pin) {
-        let array = &self.arrays[shard];
-        let _alone = self.shards[shard].resize.lock();
-        let old = self.lines(shard, pin);
-        if old.len() != lines {
-            return;
-        }
-        let about =
-            |count: usize, lines| self.shards[shard].sampled.store((count / sample(lines)) as u64, Ordering::Relaxed);
-        let count = old.iter().map(Slots::taken).sum();
-        if !larger && is_well_filled(count, lines) {
-            // The sample was not like the rest.
-            return about(count, lines);
-        }
-        old.iter().for_each(|line| line.lock().expect("only who resizes freezes").freeze());
-        let least = if larger { array.class() + 1 } else { 0 };
-        let mut class = class_for((count + 1) * if lines < SMALL { 4 } else { 2 }, 2 * SLOTS).max(least);
-        let fresh = loop {
-            let fresh = Fresh::new(class);
-            if fill(flat(fresh.lines()), old) {
-                break fresh;
+        let about = match pin.writers() {
+            Writers::Many => shard.sampled.fetch_add(change as u64, Ordering::Relaxed).wrapping_add(change as u64),
+            Writers::One => {
+                let about = shard.sampled.load(Ordering::Relaxed).wrapping_add(change as u64);
+                shard.sampled.store(about, Ordering::Relaxed);
+                about
             }
-            class += 1;
-        };
-        about(count, 2 * fresh.lines().len());
-        array.replace(fresh, pin);
+        } as i64;
+        if !is_well_filled(about.max(0) as usize * sample(lines), lines) {
+            self.resize(key.shard(), lines, false, pin);
+        }
     }
 }
 
@@ -297,17 +349,6 @@ fn flat(pairs: &[Pair]) -> &[Slots] {
 
 const _: () = assert!(size_of::<Pair>() == 2 * size_of::<Slots>());
 
-/// Whether so many entries neither crowd nor are almost none.
-#[inline]
-fn is_well_filled(entries: usize, lines: usize) -> bool {
-    // An array that a small shard was given may be filled to no more than a fifth. One that is emptier yet misses the caches.
-    let least = if lines < 4 * SMALL { 10 } else { 6 };
-    entries * 4 <= lines * SLOTS * 3 && (lines <= 2 || entries * least >= lines * SLOTS)
-}
-
-/// Lines of a shard below which it grows in larger steps: growing is a third of what filling a small table costs, and its memory is little.
-const SMALL: usize = 512;
-
 /// Positions under a key.
 #[inline]
 fn scan(lines: &[Slots], key: Key) -> Candidates {
@@ -321,7 +362,7 @@ fn scan(lines: &[Slots], key: Key) -> Candidates {
 }
 
 /// Puts a word into its home line or the first vacant slot further on; false if there is none.
-fn put(lines: &[Slots], key: Key, word: u64, mut home: Held<'_>) -> bool {
+fn put(lines: &[Slots], key: Key, word: u64, mut home: Held<'_>, writers: Writers) -> bool {
     if home.put(word) {
         return true;
     }
@@ -329,26 +370,14 @@ fn put(lines: &[Slots], key: Key, word: u64, mut home: Held<'_>) -> bool {
     let put = |steps: usize| {
         let line = step(at, steps, lines.len());
         // Whom we would wait for may wait for our home: the next line will do.
-        let held = if line < at { lines[line].try_lock() } else { Some(lines[line].lock().expect(UNFROZEN)) };
-        held.is_some_and(|mut line| line.put(word))
+        let held = || if line < at { lines[line].try_lock(writers) } else { lines[line].lock(writers) };
+        // Most neighbours of a full line are not; a look at one that is costs less than its lock.
+        lines[line].has_room() && held().is_some_and(|mut line| line.put(word))
     };
     // Until then nobody finds the entry, and our home line keeps others from entering the hash.
     let found = steps_within(FURTHEST, lines.len()).find(|steps| put(*steps));
     found.into_iter().for_each(|steps| home.send_on(key.tag, steps));
     found.is_some()
-}
-
-/// Puts the words of frozen lines into others that nobody else sees; false if some do not fit.
-fn fill(lines: &[Slots], old: &[Slots]) -> bool {
-    old.iter().all(|line| {
-        line.words().all(|word| {
-            let tag = word >> TAG_SHIFT;
-            let at = Key { shard: 0, tag }.home(lines.len());
-            let put = |steps: &usize| lines[step(at, *steps, lines.len())].put_unseen(word);
-            let elsewhere = || steps_within(FURTHEST, lines.len()).find(put);
-            lines[at].put_unseen(word) || elsewhere().map(|steps| lines[at].send_on_unseen(tag, steps)).is_some()
-        })
-    })
 }
 
 /// The line that is so many steps off a home line: first the other one of its pair, then those behind the pair, then those before.
@@ -363,9 +392,6 @@ fn step(home: usize, steps: usize, lines: usize) -> usize {
 fn steps_within(reach: usize, lines: usize) -> std::ops::Range<usize> {
     1..if reach < FURTHEST { reach + 1 } else { lines }
 }
-
-/// A resize freezes lines from the first on: who holds one keeps it from those behind.
-const UNFROZEN: &str = "nobody freezes a line behind one that is held";
 
 #[cfg(all(test, routing_loom))]
 mod loom_tests;

@@ -33,6 +33,7 @@ use crate::pods::registry::Registry;
 use crate::pods::{AtomicPodSet, DEFAULT_POD_WORDS, JoinError, Pod, PodId, PodRetired, PodSet};
 use crate::segments::Segments;
 use crate::sync::{Mutex, MutexGuard};
+use crate::writers::WriterGate;
 
 /// Which pods hold which blocks, and how much of a prompt each of them holds.
 ///
@@ -60,6 +61,7 @@ pub struct Index<const WORDS: usize = DEFAULT_POD_WORDS> {
     pub(crate) config: Config,
     pub(crate) registry: Registry<WORDS>,
     pub(crate) segments: Segments<WORDS>,
+    pub(crate) writers: WriterGate,
     pub(crate) room: Room,
     pods: Box<[CachePadded<Mutex<PodCache>>]>,
     /// Pods with blocks that nobody has confirmed, and perhaps some that no longer have any.
@@ -88,6 +90,7 @@ impl<const WORDS: usize> Index<WORDS> {
             config,
             registry: Registry::new(pods),
             segments: Segments::new(Spread::new(config.hash_seed)),
+            writers: WriterGate::new(),
             room: Room::new(config.max_blocks, pods),
             pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
             speculating: AtomicPodSet::new(),

@@ -87,6 +87,7 @@ mod blocks;
 mod reclamation;
 
 mod pods;
+mod writers;
 
 mod directory;
 

@@ -12,6 +12,8 @@ pub(crate) mod slab;
 pub(crate) use real::{Pin, pin};
 
 #[cfg(all(test, routing_loom))]
+pub(crate) use epochs::Epochs;
+#[cfg(all(test, routing_loom))]
 pub(crate) use modelled::{Pin, pin};
 
 #[cfg(not(all(test, routing_loom)))]
@@ -43,8 +45,9 @@ mod real {
 
     /// Proof that the current thread is pinned.
     pub(crate) struct Pin {
-        /// A place of its own, where the thread has given up its place already.
-        own: Option<u32>,
+        place: u32,
+        /// Whether the place is its own, since the thread has given up its place already.
+        is_own: bool,
         /// It is the thread that is pinned.
         _here: PhantomData<*const ()>,
     }
@@ -57,15 +60,23 @@ mod real {
                 reader.epochs.enter(reader.place);
             }
             reader.depth.set(depth + 1);
+            reader.place
         });
-        let own = if entered.is_ok() { None } else { Some(EPOCHS.join()) };
-        if let Some(place) = own {
+        let is_own = entered.is_err();
+        let place = entered.unwrap_or_else(|_| EPOCHS.join());
+        if is_own {
             EPOCHS.enter(place);
         }
-        Pin { own, _here: PhantomData }
+        Pin { place, is_own, _here: PhantomData }
     }
 
     impl Pin {
+        /// A number that no other thread has now, counted from one.
+        #[inline]
+        pub(crate) fn thread(&self) -> u32 {
+            self.place + 1
+        }
+
         /// Segments `free` once nobody pinned now is pinned any more.
         pub(crate) fn later(&self, free: impl FnOnce() + Send + 'static) {
             EPOCHS.retire(Box::new(free));
@@ -80,9 +91,9 @@ mod real {
     impl Drop for Pin {
         #[inline]
         fn drop(&mut self) {
-            if let Some(place) = self.own {
-                EPOCHS.leave(place);
-                EPOCHS.leave_for_good(place);
+            if self.is_own {
+                EPOCHS.leave(self.place);
+                EPOCHS.leave_for_good(self.place);
                 return;
             }
             // The thread's place outlives its pins: it goes when the thread's values do, and pins made later have
@@ -180,6 +191,11 @@ mod modelled {
     }
 
     impl Pin {
+        /// Models say which thread it is.
+        pub(crate) fn thread(&self) -> u32 {
+            1
+        }
+
         pub(crate) fn later(&self, free: impl FnOnce() + Send + 'static) {
             std::mem::forget(free);
         }

@@ -5,9 +5,14 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use kv_index::engine::{EngineFeed, EngineFeedConfig, ReplayForm, Replayed, replay_request};
-use kv_index::{BatchOutcome, BlockSize, Config, Index};
+use kv_index::{
+    BatchOutcome, BlockHash, BlockSize, ChangeObserver, Config, Event, EventSemantics, Index, Parent, Pod, Stored,
+};
 
 use support::engine::Engine;
 use support::observer::LossCounter;
@@ -200,6 +205,47 @@ fn an_observer_is_told_of_what_came_before_the_first_batch_that_can_be_had() {
         let frames = engine.publish();
         engine.deliver(&feed, &frames);
         assert_eq!(observer.count(), forgets, "of {batches} batches");
+    }
+}
+
+/// Nobody who writes to another pod waits for an update while its observer is told, which may wait for them or write there itself.
+#[test]
+fn an_observer_may_write_to_other_pods() {
+    let (mut engine, index) =
+        (Engine::new(7, 10, ReplayForm::WithTopic), Arc::<Index>::new(Index::new(Config::default())));
+    let [pod, other] = ["a", "b"].map(|name| index.join(name).expect("room"));
+    let observer = Arc::new(Writes { index: Arc::clone(&index), pod: other, written: AtomicUsize::new(0) });
+    let mut config = Way::ALL[0].config(&engine.pool);
+    config.observer = Some(observer.clone());
+    let feed = EngineFeed::new(&*index, pod, config).expect("live");
+    let last = (0..30).map(|_| engine.publish()).last().expect("some");
+    engine.deliver(&feed, &last);
+    assert_eq!(observer.written.load(Relaxed), 2, "it waits for who waits for it");
+}
+
+/// Writes to a pod, and waits for another thread that does.
+#[derive(Debug)]
+struct Writes {
+    index: Arc<Index>,
+    pod: Pod,
+    written: AtomicUsize,
+}
+
+impl ChangeObserver for Writes {
+    fn changed(&self, _: &Event<'_>) {}
+
+    #[expect(clippy::disallowed_methods, reason = "one that nobody waits for, if it hangs")]
+    fn forgot(&self) {
+        let (index, pod, (done, is_done)) = (Arc::clone(&self.index), self.pod, channel());
+        let write = move |block| {
+            let blocks = [BlockHash::new(block)];
+            let stored = Event::Stored(Stored::new(Parent::Root, &blocks));
+            index.apply(pod, EventSemantics::Membership, &stored).expect("live").stored
+        };
+        let others = write.clone();
+        std::thread::spawn(move || done.send(others(1)));
+        let Ok(written) = is_done.recv_timeout(Duration::from_secs(10)) else { return };
+        self.written.fetch_add(written + write(2), Relaxed);
     }
 }
 

@@ -319,6 +319,31 @@ fn a_damaged_batch_is_asked_for_again_and_costs_the_state_only_if_it_stays_damag
     });
 }
 
+/// The last batch that an engine published cannot be read, and then it is silent: it is no other engine, however often somebody looks.
+#[test]
+fn a_last_batch_that_cannot_be_read_is_no_restart() {
+    with_feed(Way::Tokens, 1000, ReplayForm::WithTopic, |mut engine, _, _, feed| {
+        for _ in 0..10 {
+            let frames = engine.publish();
+            engine.deliver(feed, &frames);
+        }
+        let damaged = engine.publisher.publish(vec![0xc1]);
+        assert!(matches!(feed.receive(&damaged), Err(ReceiveError::Decode { sequence: 10, .. })));
+        for look in 0..3 {
+            let replies = engine.publisher.replay(&replay_request(feed.connected()));
+            for reply in replies {
+                match feed.receive_replay(&reply) {
+                    Ok(Replayed::Batch(received)) => assert_eq!(received.outcome, BatchOutcome::Duplicate),
+                    Ok(end) => assert_eq!(end, Replayed::End { replay_from: None }, "look {look}"),
+                    Err(error) => assert!(matches!(error, ReceiveError::Decode { sequence: 10, .. }), "{error}"),
+                }
+            }
+        }
+        let frames = engine.publish();
+        assert!(matches!(engine.deliver(feed, &frames)[..], [BatchOutcome::Applied(_)]));
+    });
+}
+
 #[test]
 fn without_a_replay_socket_a_gap_costs_the_state_at_once() {
     let engine = Engine::new(3, 10, ReplayForm::WithTopic);

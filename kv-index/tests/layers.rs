@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&[&str]; 9] = [
     &["map", "prefetch", "sync"],
     &["blocks", "reclamation"],
-    &["pods"],
+    &["pods", "writers"],
     &["directory"],
     &["segments"],
     &["index"],

@@ -9,32 +9,37 @@ use crate::directory::{BlockPosition, SegmentId};
 /// no hashes.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
-    pub(super) shard: usize,
-    pub(super) tag: u64,
+    pub(super) tag: u32,
+    pub(super) shard: u8,
 }
 
 impl Key {
     #[inline]
     pub(super) fn of(hash: BlockHash, spread: Spread) -> Self {
         let (shard, rest) = shard(spread.of(hash));
-        Self { shard, tag: rest >> TAG_SHIFT }
+        Self { tag: (rest >> TAG_SHIFT) as u32, shard: shard as u8 }
     }
 
     /// The line where the key's entries begin.
     #[inline]
     pub(super) fn home(self, lines: usize) -> usize {
-        ((self.tag * lines as u64) >> TAG_BITS) as usize
+        ((u64::from(self.tag) * lines as u64) >> TAG_BITS) as usize
+    }
+
+    #[inline]
+    pub(super) fn shard(self) -> usize {
+        self.shard.into()
     }
 
     /// Whether the shard counts the entry while it has so many lines.
     #[inline]
     pub(super) fn is_sampled(self, lines: usize) -> bool {
-        self.tag % sample(lines) as u64 == 0
+        self.tag & (sample(lines) as u32 - 1) == 0
     }
 
     #[inline]
     pub(super) fn word(self, at: BlockPosition) -> u64 {
-        self.tag << TAG_SHIFT | u64::from(at.offset) << SegmentId::BITS | u64::from(at.segment.raw())
+        u64::from(self.tag) << TAG_SHIFT | u64::from(at.offset) << SegmentId::BITS | u64::from(at.segment.raw())
     }
 }
 

@@ -8,6 +8,7 @@ use crossbeam_utils::Backoff;
 use crate::directory::key::TAG_SHIFT;
 use crate::directory::sharded::Line;
 use crate::sync::{AtomicU64, Ordering};
+use crate::writers::Writers;
 
 /// Slots on one cache line, and a word about them.
 #[repr(C, align(64))]
@@ -29,14 +30,18 @@ pub(super) struct Held<'l> {
 impl Slots {
     /// Locks the line; none if its array is past.
     #[inline]
-    pub(super) fn lock(&self) -> Option<Held<'_>> {
-        self.try_lock().or_else(|| self.wait())
+    pub(super) fn lock(&self, writers: Writers) -> Option<Held<'_>> {
+        self.try_lock(writers).or_else(|| self.wait())
     }
 
     /// Locks the line, unless somebody has, or its array is past.
     #[inline]
-    pub(super) fn try_lock(&self) -> Option<Held<'_>> {
+    pub(super) fn try_lock(&self, writers: Writers) -> Option<Held<'_>> {
         let word = self.word.load(Ordering::Relaxed);
+        if writers == Writers::One {
+            // Nobody else writes: there is nobody to keep out.
+            return (word & FROZEN == 0).then_some(Held { of: self, word });
+        }
         // Acquire: makes what the one before did visible; pairs with the drop of `Held`.
         let is_free = word & (LOCKED | FROZEN) == 0;
         let locks = || self.word.compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -48,7 +53,7 @@ impl Slots {
         let backoff = Backoff::new();
         // Acquire: what led to the new array is visible.
         while self.word.load(Ordering::Acquire) & FROZEN == 0 {
-            if let Some(held) = self.try_lock() {
+            if let Some(held) = self.try_lock(Writers::Many) {
                 return Some(held);
             }
             snooze(&backoff);
@@ -68,13 +73,20 @@ impl Slots {
         (self.word.load(Ordering::Relaxed) >> TAKEN & ((1 << SLOTS) - 1)).count_ones() as usize
     }
 
+    /// Whether a slot seems vacant: who locks the line knows.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        let all = (1 << SLOTS) - 1;
+        self.word.load(Ordering::Relaxed) >> TAKEN & all != all
+    }
+
     /// Hands out the words that bear a tag.
     #[inline]
-    pub(super) fn tagged(&self, tag: u64, mut each: impl FnMut(u64)) {
+    pub(super) fn tagged(&self, tag: u32, mut each: impl FnMut(u64)) {
         for slot in &self.slots {
             // Acquire: as in `words`.
             let word = slot.load(Ordering::Acquire);
-            if word >> TAG_SHIFT == tag && word != EMPTY {
+            if word >> TAG_SHIFT == u64::from(tag) && word != EMPTY {
                 each(word);
             }
         }
@@ -82,10 +94,10 @@ impl Slots {
 
     /// The word that bears a tag, if one does and no entry of the tag may be elsewhere.
     #[inline]
-    pub(super) fn sole(&self, tag: u64) -> Option<u64> {
+    pub(super) fn sole(&self, tag: u32) -> Option<u64> {
         // Acquire: as in `words`.
         let words: [u64; SLOTS] = std::array::from_fn(|at| self.slots[at].load(Ordering::Acquire));
-        let bears = words.iter().enumerate().map(|(at, word)| u32::from(word >> TAG_SHIFT == tag) << at);
+        let bears = words.iter().enumerate().map(|(at, word)| u32::from(word >> TAG_SHIFT == u64::from(tag)) << at);
         let bears: u32 = bears.sum();
         let is_sole = bears.is_power_of_two() && self.reach(tag) == 0;
         words.get(bears.trailing_zeros() as usize).copied().filter(|word| is_sole && *word != EMPTY)
@@ -93,7 +105,7 @@ impl Slots {
 
     /// How many steps off entries of a tag may be that have their home here.
     #[inline]
-    pub(super) fn reach(&self, tag: u64) -> usize {
+    pub(super) fn reach(&self, tag: u32) -> usize {
         // Acquire: who is elsewhere is to be found there; pairs with the drop of `Held`.
         let word = self.word.load(Ordering::Acquire);
         if word & kind(tag) == 0 { 0 } else { reach(word) }
@@ -112,21 +124,21 @@ impl Slots {
     }
 
     /// An entry has its home in a line that nobody else sees, and is elsewhere.
-    pub(super) fn send_on_unseen(&self, tag: u64, steps: usize) {
+    pub(super) fn send_on_unseen(&self, tag: u32, steps: usize) {
         self.word.store(sent_on(self.word.load(Ordering::Relaxed), tag, steps), Ordering::Relaxed);
     }
 }
 
 impl Held<'_> {
-    /// Puts a word into the line, if there is a vacant slot and no entry of the same tag, here or elsewhere: whether it did.
+    /// Whether no entry of the same tag is there, here or elsewhere.
     #[inline]
-    pub(super) fn put_alone(&mut self, tag: u64, word: u64) -> bool {
-        let mut is_alone = self.word & kind(tag) == 0;
+    pub(super) fn lacks(&self, tag: u32) -> bool {
+        let mut lacks = self.word & kind(tag) == 0;
         for slot in &self.of.slots {
             // Relaxed: only who holds the line writes its slots.
-            is_alone &= slot.load(Ordering::Relaxed) >> TAG_SHIFT != tag;
+            lacks &= slot.load(Ordering::Relaxed) >> TAG_SHIFT != u64::from(tag);
         }
-        is_alone && self.put(word)
+        lacks
     }
 
     /// Puts a word into a vacant slot, if there is one.
@@ -163,7 +175,7 @@ impl Held<'_> {
     }
 
     /// An entry that has its home here is so many steps off.
-    pub(super) fn send_on(&mut self, tag: u64, steps: usize) {
+    pub(super) fn send_on(&mut self, tag: u32, steps: usize) {
         self.word = sent_on(self.word, tag, steps);
     }
 
@@ -189,7 +201,9 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Line for Pair {
+// SAFETY: (1) it is two cache lines, and a zero is an empty slot, or says that nothing is taken and nobody holds the line.
+unsafe impl Line for Pair {
+    #[cfg(all(test, routing_loom))]
     fn vacant() -> Self {
         let slots = || Slots { slots: std::array::from_fn(|_| AtomicU64::new(EMPTY)), word: AtomicU64::new(0) };
         Self([slots(), slots()])
@@ -226,12 +240,12 @@ const fn reach(word: u64) -> usize {
 
 /// The bit that stands for a tag, among others.
 #[inline]
-const fn kind(tag: u64) -> u64 {
-    1 << (KINDS as u64 + tag % 16)
+const fn kind(tag: u32) -> u64 {
+    1 << (KINDS + tag % 16)
 }
 
 /// What the word says when one more is so many steps off.
-const fn sent_on(word: u64, tag: u64, steps: usize) -> u64 {
+const fn sent_on(word: u64, tag: u32, steps: usize) -> u64 {
     let steps = if steps < FURTHEST { steps } else { FURTHEST };
     let steps = if steps > reach(word) { steps } else { reach(word) };
     (word & !((FURTHEST as u64) << REACH) | (steps as u64) << REACH | kind(tag)) + 1

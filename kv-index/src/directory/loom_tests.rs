@@ -5,7 +5,7 @@ use loom::thread;
 
 use super::*;
 use crate::loom_tests::model;
-use crate::reclamation::pin;
+use crate::writers::of_many as pin;
 
 fn at(segment: u32) -> BlockPosition {
     BlockPosition { segment: SegmentId::from_raw(segment).expect("not zero"), offset: 0 }

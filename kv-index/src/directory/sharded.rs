@@ -1,11 +1,19 @@
 //! Arrays of cache lines for the sharded tables: published by one pointer, replaced whole, freed when no reader can see them.
 
+#[cfg(not(all(test, routing_loom)))]
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+
 use crate::reclamation::Pin;
 use crate::sync::{AtomicPtr, Ordering};
 
 /// A cache line of a table.
-pub(crate) trait Line: Send + Sync + 'static {
-    /// A line without entries.
+///
+/// # Safety
+///
+/// 1. It has a size, and one whose bytes are all zero is a line without entries.
+pub(crate) unsafe trait Line: Send + Sync + 'static {
+    /// A line without entries: a modelled atomic is not of bytes.
+    #[cfg(all(test, routing_loom))]
     fn vacant() -> Self;
 }
 
@@ -42,7 +50,7 @@ impl<T: Line> ShardArray<T> {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        CLASSES[self.class()] * size_of::<T>()
+        size_of::<T>() * CLASSES[self.class()]
     }
 
     /// Publishes another array; this one is freed once nobody can be reading it.
@@ -71,7 +79,7 @@ pub(crate) struct Fresh<T: Line> {
 impl<T: Line> Fresh<T> {
     /// All vacant.
     pub(crate) fn new(class: usize) -> Self {
-        Self { lines: (0..CLASSES[class]).map(|_| T::vacant()).collect(), class }
+        Self { lines: vacant(CLASSES[class]), class }
     }
 
     pub(crate) fn lines(&self) -> &[T] {
@@ -100,6 +108,24 @@ impl<T: Line> Fresh<T> {
 fn untag<T>(tagged: *mut T) -> (*const T, usize) {
     let class = tagged.addr() & (CLASS_COUNT - 1);
     (tagged.map_addr(|address| address & !(CLASS_COUNT - 1)).cast_const(), class)
+}
+
+/// So many vacant lines. Zeroed by the allocator: some need not touch what comes fresh from the system.
+#[cfg(not(all(test, routing_loom)))]
+fn vacant<T: Line>(count: usize) -> Box<[T]> {
+    let layout = Layout::array::<T>(count).expect("a class is below what memory can be");
+    // SAFETY: neither the count nor, by (1) of `Line`, the size of a line is zero.
+    let lines = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    if lines.is_null() {
+        handle_alloc_error(layout);
+    }
+    // SAFETY: the global allocator gave us room for so many lines, and by (1) of `Line` they are vacant ones.
+    unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(lines, count)) }
+}
+
+#[cfg(all(test, routing_loom))]
+fn vacant<T: Line>(count: usize) -> Box<[T]> {
+    (0..count).map(|_| T::vacant()).collect()
 }
 
 /// The smallest class whose arrays have `slots` slots of `per_line` a line.

@@ -5,29 +5,62 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::reclamation::pin;
+use crate::writers::{of_many as pin, of_one};
 
 fn at(segment: u32, offset: u32) -> BlockPosition {
     BlockPosition { segment: SegmentId::from_raw(segment).expect("not zero"), offset }
 }
 
 fn insert(directory: &Directory, hash: u64, place: BlockPosition) {
-    let (hash, pin, mut known) = (BlockHash::new(hash), pin(), Candidates::new());
-    while let Err(found) = directory.insert(hash, place, &known, &pin) {
+    insert_as(directory, hash, place, &pin());
+}
+
+fn insert_as(directory: &Directory, hash: u64, place: BlockPosition, pin: &WritePin<'_>) {
+    let (hash, mut known) = (BlockHash::new(hash), Candidates::new());
+    while let Err(found) = directory.insert(hash, place, &known, pin) {
         known = found;
     }
 }
 
+/// Home lines that were found before their shard was resized are past: what comes and leaves by them is where it belongs all the same.
+#[test]
+fn homes_that_are_past_when_they_are_wanted_are_found_anew() {
+    for pin in [pin as fn() -> WritePin<'static>, of_one] {
+        let (directory, hashes) = (Directory::new(Spread::default()), (1..20_000).map(BlockHash::new));
+        let before = directory.lines(0, &pin()).len();
+        for (home, hash) in HomesAhead::new(&directory, hashes.clone(), &pin()).zip(hashes.clone()) {
+            // Tags are few: where one is met again, the entry beside it is another's.
+            if let Err(known) = directory.insert_at(home, hash, at(hash.get() as u32, 7), &pin()) {
+                assert_eq!(directory.insert(hash, at(hash.get() as u32, 7), &known, &pin()), Ok(()));
+            }
+        }
+        assert!(directory.lines(0, &pin()).len() > 4 * before, "shards grew on the way");
+        assert_eq!(directory.entries(&pin()).len(), hashes.clone().count());
+        for hash in hashes.clone() {
+            assert!(directory.candidates(hash, &pin()).contains(&at(hash.get() as u32, 7)));
+        }
+        for (home, hash) in HomesAhead::new(&directory, hashes.clone(), &pin()).zip(hashes) {
+            directory.remove_at(home, at(hash.get() as u32, 7), &pin());
+        }
+        assert_eq!((directory.entries(&pin()).len(), directory.lines(0, &pin()).len()), (0, before));
+    }
+}
+
 proptest! {
-    /// The literal model: a set of (hash, position). A hash's positions are among its candidates, and nothing else is entered.
+    /// The literal model: a set of (hash, position). A hash's positions are among its candidates, and nothing else is entered, whether lines are
+    /// locked or not.
     #[test]
-    fn a_directory_is_a_set_of_hashes_and_positions(ops in prop::collection::vec((1u64..40, 1u32..4, 0u8..6), 0..400)) {
+    fn a_directory_is_a_set_of_hashes_and_positions(
+        ops in prop::collection::vec((1u64..40, 1u32..4, 0u8..6), 0..400),
+        is_one in any::<bool>(),
+    ) {
         let directory = Directory::new(Spread::default());
+        let pin = if is_one { of_one } else { pin };
         let mut model = BTreeSet::new();
         for (hash, segment, op) in ops {
             let entry = (hash, segment, 0);
             match op {
-                0..=2 if model.insert(entry) => insert(&directory, hash, at(segment, 0)),
+                0..=2 if model.insert(entry) => insert_as(&directory, hash, at(segment, 0), &pin()),
                 3 if model.remove(&entry) => directory.remove(BlockHash::new(hash), at(segment, 0), &pin()),
                 4 if model.contains(&entry) && !model.contains(&(hash, segment + 10, 0)) => {
                     directory.replace(BlockHash::new(hash), at(segment, 0), at(segment + 10, 0), &pin());

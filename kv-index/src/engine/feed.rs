@@ -72,6 +72,7 @@ where
     /// When the pod is retired.
     pub fn new(index: I, pod: Pod, config: EngineFeedConfig) -> Result<Self, PodRetired> {
         let mut change = index.change(pod)?;
+        change.keeps_nobody_waiting();
         let saved = change.cache().feeds.take_saved(config.stream);
         let resumed = saved.and_then(|saved| State::resume(&config, &saved, change.cache()));
         let is_resumed = resumed.as_ref().is_some_and(|state| state.incarnations.last().is_some());
@@ -307,10 +308,12 @@ where
             if change.cache().clears != state.clears {
                 state.translator.reset();
                 state.verifier.iter_mut().for_each(Verifier::reset);
+                change.keeps_nobody_waiting();
                 cleared();
             }
             if begins_late {
                 state.forgot = true;
+                change.keeps_nobody_waiting();
                 observer.iter().for_each(|observer| observer.forgot());
             }
             fill(state);
@@ -337,7 +340,9 @@ where
     /// Goes past a batch that cannot be had: what it changed is not known, so everything is forgotten.
     fn skip(&self, sequence: u64) -> Result<(), PodRetired> {
         let mut state = self.shared.state.lock();
-        if state.incarnations.last().is_some_and(|last| sequence <= last.sequence) {
+        if let Some(last) = state.incarnations.last().filter(|last| sequence <= last.sequence) {
+            // The engine still has it, and so is the one that it was skipped of.
+            state.replay.overlapped |= last == BatchStamp { sequence, time: None };
             return Ok(());
         }
         self.apply(&mut state, sequence, OnGap::Forget, |state| {

@@ -34,6 +34,8 @@ pub(crate) struct PodCache {
     most_segments: usize,
     /// What is not plain about blocks.
     marks: FixedMap<BlockHash, State>,
+    /// Updates by one of many writers.
+    pub(crate) among_many: u32,
     /// Everything that was ever applied.
     pub(crate) totals: ApplyStats,
     pub(crate) buffers: Buffers,

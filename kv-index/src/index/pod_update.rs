@@ -13,16 +13,16 @@ use crate::index::Index;
 use crate::index::cache::PodCache;
 use crate::index::detail::Detail;
 use crate::pods::{Pod, PodId, PodRetired};
-use crate::reclamation::{Pin, pin};
 use crate::segments::{BlockPosition, Segments};
 use crate::sync::MutexGuard;
+use crate::writers::{COUNTED, WritePin, Writers};
 
 /// A change under way: the pod's lock is held.
 pub(crate) struct PodUpdate<'a, const W: usize> {
     index: &'a Index<W>,
     pod: PodId,
     cache: MutexGuard<'a, PodCache>,
-    pin: Pin,
+    pin: WritePin<'a>,
     applied: ApplyStats,
 }
 
@@ -43,8 +43,25 @@ impl<const WORDS: usize> Index<WORDS> {
 }
 
 impl<'a, const W: usize> PodUpdate<'a, W> {
-    pub(crate) fn new(index: &'a Index<W>, pod: PodId, cache: MutexGuard<'a, PodCache>) -> Self {
-        Self { index, pod, cache, pin: pin(), applied: ApplyStats::default() }
+    pub(crate) fn new(index: &'a Index<W>, pod: PodId, mut cache: MutexGuard<'a, PodCache>) -> Self {
+        let pin = index.writers.enter();
+        if pin.writers() == Writers::Many {
+            cache.among_many = cache.among_many.wrapping_add(1);
+            if cache.among_many % COUNTED == 0 {
+                index.writers.count(&pin);
+            }
+        }
+        Self { index, pod, cache, pin, applied: ApplyStats::default() }
+    }
+
+    #[cfg(all(test, not(routing_loom)))]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.pin.writers() == Writers::One
+    }
+
+    /// What is done next may take long, or waits for others: whoever writes to other pods need not wait for it.
+    pub(crate) fn keeps_nobody_waiting(&mut self) {
+        self.pin.step_aside();
     }
 
     pub(crate) fn cache(&mut self) -> &mut PodCache {
@@ -52,6 +69,7 @@ impl<'a, const W: usize> PodUpdate<'a, W> {
     }
 
     pub(crate) fn event(&mut self, event: &Event<'_>, source: EventSemantics) {
+        self.pin.let_in();
         match event {
             Event::Stored(stored) => self.store(stored, Entry::Real(source)),
             Event::Removed(removed) => self.remove(removed, source),
@@ -87,6 +105,7 @@ impl<'a, const W: usize> PodUpdate<'a, W> {
     }
 
     pub(crate) fn clear(&mut self) {
+        self.keeps_nobody_waiting();
         self.take_out();
         let dead = self
             .cache

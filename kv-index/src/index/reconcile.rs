@@ -62,6 +62,7 @@ impl<const WORDS: usize> Index<WORDS> {
 impl<const WORDS: usize> PodUpdate<'_, WORDS> {
     /// Makes the pod's blocks those of the inventory. A block of both is there all the while.
     pub(crate) fn reconcile(&mut self, inventory: &[InventoryBlock]) {
+        self.keeps_nobody_waiting();
         let mut wanted = gather(inventory);
         let mut lost = Vec::new();
         self.for_real(|hash| {

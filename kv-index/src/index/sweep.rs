@@ -4,7 +4,6 @@ use crate::index::Index;
 use crate::index::cache::PodCache;
 use crate::pods::Pod;
 use crate::pods::registry::Stage;
-use crate::reclamation::pin;
 
 /// What a step of a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +31,6 @@ impl<const WORDS: usize> Index<WORDS> {
     /// Locks one segment at a time. Call it until nothing is pending.
     pub fn sweep(&self, budget: usize) -> Swept {
         let mut swept = Swept::default();
-        let pin = pin();
         for id in self.registry.retired() {
             if swept.blocks >= budget.max(1) {
                 swept.pending += 1;
@@ -48,6 +46,7 @@ impl<const WORDS: usize> Index<WORDS> {
                 swept.pending += 1;
                 continue;
             }
+            let mut pin = self.writers.enter();
             // Segments that the pod left long ago count too: a step is as short as it says.
             let mut looked = 0;
             while let Some(&segment) = cache.segments_left().last() {
@@ -55,6 +54,7 @@ impl<const WORDS: usize> Index<WORDS> {
                 if swept.blocks >= budget.max(1) || looked > budget.max(FEW) {
                     break;
                 }
+                pin.let_in();
                 let (gone, done) = self.segments.take_off(id, segment, budget.max(1) - swept.blocks, &pin);
                 swept.blocks += gone.held;
                 cache.len -= gone.held;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::*;
-use crate::blocks::{BlockHash, Event, EventSemantics, Parent, Stored};
+use crate::blocks::{BlockHash, Event, EventSemantics, Parent, Removed, Stored};
+use crate::index::matches::Matches;
 use crate::index::updates::Expired;
 use crate::model::origin;
+use crate::sync::{AtomicU64, Ordering};
 
 fn blocks(count: u64) -> Vec<BlockHash> {
     (1..=count).map(BlockHash::new).collect()
@@ -16,6 +18,55 @@ fn blocks(count: u64) -> Vec<BlockHash> {
 fn no_more_pods_join_than_there_are_ids() {
     let index: Index<1025> = Index::with_width(Config::default());
     assert_eq!((index.config.max_pods, index.stats().pods), (Config::MAX_PODS, 0));
+}
+
+/// Threads that write in turn, each owning the index for a while, and at once: nothing is lost or there twice, and searches beside them find no
+/// pod to hold what none ever had.
+#[test]
+fn ownership_that_comes_and_goes_loses_nothing() {
+    const THREADS: usize = 3;
+    let index: Index = Index::new(Config::default());
+    let pods: Vec<Pod> = (0..THREADS).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
+    let (together, owned) = (std::sync::Barrier::new(THREADS), AtomicU64::new(0));
+    let writing = AtomicU64::new(THREADS as u64);
+    let chain = |n: u64, blocks| (1..=blocks).map(|at| BlockHash::new(n << 32 | at)).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (index, pods, together, owned, writing) = (&index, &pods, &together, &owned, &writing);
+            scope.spawn(move || {
+                for phase in 0..24 {
+                    together.wait();
+                    // All at once, or one after the other, which owns the index in the end.
+                    let (is_in_turn, mut alone, mut n) = (phase % 2 == 1, 0, 0);
+                    if !is_in_turn || phase / 2 % THREADS == thread {
+                        while n < 60 || is_in_turn && alone < 60 && n < 10_000_000 {
+                            let chain = chain(n % 7 + 1, 40);
+                            let mut change = index.change(pods[thread]).expect("live");
+                            alone += u64::from(change.is_alone());
+                            change.event(&Event::Stored(Stored::new(Parent::Root, &chain)), EventSemantics::Membership);
+                            if n % 3 > 0 {
+                                let removed = Removed::new(&chain[(n % 40) as usize..]);
+                                change.event(&Event::Removed(removed), EventSemantics::Membership);
+                            }
+                            change.finish();
+                            n += 1;
+                        }
+                        owned.fetch_add(u64::from(is_in_turn && alone >= 60), Ordering::Relaxed);
+                    }
+                }
+                writing.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        let mut matches = Matches::default();
+        while writing.load(Ordering::Relaxed) > 0 {
+            for n in 1..=7 {
+                index.search(&chain(n, 45), &mut matches);
+                assert!(pods.iter().all(|pod| matches.depth(pod.id()) <= 40), "{matches:?}");
+            }
+        }
+    });
+    index.audit();
+    assert_eq!(owned.load(Ordering::Relaxed), 12, "who writes alone owns the index after a while");
 }
 
 /// Nobody follows itself: it is a block of which nothing is known, found by its hash, until its parent is named.

@@ -17,7 +17,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering, fence};
 /// What is done when nobody can read something any more.
 type Free = Box<dyn FnOnce() + Send>;
 
-pub(super) struct Epochs {
+pub(crate) struct Epochs {
     now: CachePadded<AtomicU64>,
     /// By reader: the epoch it came in, or [`AWAY`].
     places: Slab<CachePadded<AtomicU64>, FIRST>,
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl Epochs {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             now: CachePadded::new(AtomicU64::new(1)),
             places: Slab::new(),
@@ -44,7 +44,7 @@ impl Epochs {
     }
 
     /// A place for a reader.
-    pub(super) fn join(&self) -> u32 {
+    pub(crate) fn join(&self) -> u32 {
         let mut shared = self.shared.lock();
         shared.vacant.pop().unwrap_or_else(|| {
             shared.made += 1;
@@ -54,13 +54,14 @@ impl Epochs {
     }
 
     /// A reader that is away gives its place up.
-    pub(super) fn leave_for_good(&self, place: u32) {
+    #[cfg(not(all(test, routing_loom)))]
+    pub(crate) fn leave_for_good(&self, place: u32) {
         self.shared.lock().vacant.push(place);
     }
 
     /// A reader comes.
     #[inline]
-    pub(super) fn enter(&self, place: u32) {
+    pub(crate) fn enter(&self, place: u32) {
         // Relaxed: a stale epoch keeps the present one from moving on, and does no harm else.
         let now = self.now.load(Ordering::Relaxed);
         announce(self.place(place), now);
@@ -68,13 +69,13 @@ impl Epochs {
 
     /// A reader goes.
     #[inline]
-    pub(super) fn leave(&self, place: u32) {
+    pub(crate) fn leave(&self, place: u32) {
         // Release: what it read was read before; pairs with `collect`.
         self.place(place).store(AWAY, Ordering::Release);
     }
 
     /// Segments `free` once nobody can read what the caller has taken out of sight.
-    pub(super) fn retire(&self, free: Free) {
+    pub(crate) fn retire(&self, free: Free) {
         let due = {
             let mut shared = self.shared.lock();
             // Relaxed: it changes under this lock only.
@@ -89,7 +90,7 @@ impl Epochs {
     }
 
     /// Moves the epoch on if it can, and frees what nobody can read any more.
-    pub(super) fn collect(&self) {
+    pub(crate) fn collect(&self) {
         let mut freed = Vec::new();
         {
             let mut shared = self.shared.lock();
@@ -97,7 +98,7 @@ impl Epochs {
             // SeqCst: see `enter`.
             fence(Ordering::SeqCst);
             let mut now = self.now.load(Ordering::Relaxed);
-            // Acquire: pairs with `leave`: what a reader that went has read, it read before what we free.
+            // Acquire: pairs with `leave` and `announce`: what a reader that went has read, it read before what we free.
             let came = |place| self.place(place).load(Ordering::Acquire);
             if (0..shared.made).all(|place| [AWAY, now].contains(&came(place))) {
                 now += 1;
@@ -138,7 +139,8 @@ fn announce(place: &AtomicU64, epoch: u64) {
         place.swap(epoch, Ordering::SeqCst);
         return;
     }
-    place.store(epoch, Ordering::Relaxed);
+    // Release: whoever finds this epoch knows what was written as a reader of the one before; pairs with `collect`.
+    place.store(epoch, Ordering::Release);
     // SeqCst: a collection whose fence comes before this one sees us not, but then what it is about to free was
     // out of sight before its fence, and we read after ours. One whose fence comes after sees us.
     fence(Ordering::SeqCst);

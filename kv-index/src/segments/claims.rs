@@ -6,10 +6,10 @@
 
 use crate::blocks::Parent;
 use crate::pods::{PodId, PodSet};
-use crate::reclamation::Pin;
 use crate::segments::placing::Anchor;
 use crate::segments::segment::Writing;
 use crate::segments::{SegmentId, Segments};
+use crate::writers::WritePin;
 
 /// Holders of a segment's first block that claim something else than its parent, by what they claim.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl<const W: usize> Segments<W> {
         anchor: Anchor,
         segment: &mut Writing<'_, W>,
         id: SegmentId,
-        pin: &Pin,
+        pin: &WritePin<'_>,
     ) -> bool {
         let before = segment.parent();
         let contradicted = segment.claim(pod, anchor.parent());
@@ -116,7 +116,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Pods left: the claim of most of those that still hold the first block is the parent. Whether that is another one now.
-    pub(super) fn recount(&self, segment: &mut Writing<'_, W>, id: SegmentId, pin: &Pin) -> bool {
+    pub(super) fn recount(&self, segment: &mut Writing<'_, W>, id: SegmentId, pin: &WritePin<'_>) -> bool {
         let Some(mut dissent) = segment.take_dissent() else { return false };
         let (before, base) = (segment.parent(), segment.holders.base());
         dissent.0.iter_mut().for_each(|(_, pods)| *pods = *pods & base);
@@ -143,8 +143,8 @@ mod tests {
     use super::*;
     use crate::blocks::BlockHash;
     use crate::directory::spread::Spread;
-    use crate::reclamation::pin;
     use crate::segments::Take;
+    use crate::writers::of_many as pin;
 
     /// A pod says what the one block follows, or leaves.
     fn op() -> impl Strategy<Value = (u16, Option<Parent>)> {

@@ -1,10 +1,10 @@
 //! Entries of blocks that are about to be placed: where the directory says that a block has a place already, and where it is told twice.
 
 use crate::blocks::BlockHash;
-use crate::directory::Candidates;
-use crate::reclamation::Pin;
+use crate::directory::{Candidates, HomesAhead};
 use crate::segments::segment::Writing;
 use crate::segments::{BlockPosition, LONGEST, SegmentId, Segments, WAITING};
+use crate::writers::WritePin;
 
 impl<const W: usize> Segments<W> {
     /// Enters blocks in the directory that are about to come behind the last one of a segment, up to the first that has a place; how
@@ -16,21 +16,25 @@ impl<const W: usize> Segments<W> {
         blocks: &[BlockHash],
         own: &dyn Fn(u32) -> Option<BlockHash>,
         awaited: &mut bool,
-        pin: &Pin,
+        pin: &WritePin<'_>,
     ) -> usize {
         let blocks = &blocks[..blocks.len().min(LONGEST - (first.offset as usize).min(LONGEST))];
-        blocks.iter().take(AHEAD).for_each(|hash| self.directory.prefetch_to_write(*hash));
-        for (count, &hash) in blocks.iter().enumerate() {
-            if let Some(&ahead) = blocks.get(count + AHEAD) {
-                self.directory.prefetch_to_write(ahead);
+        let waited = |entered: Result<(), Candidates>, count: usize| match entered {
+            Ok(()) => Some(false),
+            Err(found) => self.enter_beside(found, first, blocks, count, own, pin),
+        };
+        if let [hash] = *blocks {
+            // Answers grow by one block after the other: there is nothing to ask for ahead.
+            let waited = waited(self.directory.insert(hash, first, &[], pin), 0);
+            *awaited = waited.unwrap_or(*awaited);
+            return usize::from(waited.is_some());
+        }
+        let homes = HomesAhead::new(&self.directory, blocks.iter().copied(), pin);
+        for (count, (&hash, home)) in blocks.iter().zip(homes).enumerate() {
+            match waited(self.directory.insert_at(home, hash, first.plus(count), pin), count) {
+                Some(waited) => *awaited = waited,
+                None => return count,
             }
-            *awaited = match self.directory.insert(hash, first.plus(count), &[], pin) {
-                Ok(()) => false,
-                Err(found) => match self.enter_beside(found, first, blocks, count, own, pin) {
-                    Some(waited) => waited,
-                    None => return count,
-                },
-            };
         }
         blocks.len()
     }
@@ -44,7 +48,7 @@ impl<const W: usize> Segments<W> {
         blocks: &[BlockHash],
         count: usize,
         own: &dyn Fn(u32) -> Option<BlockHash>,
-        pin: &Pin,
+        pin: &WritePin<'_>,
     ) -> Option<bool> {
         let hash = blocks[count];
         let is_free = |other: &BlockPosition| {
@@ -72,7 +76,7 @@ impl<const W: usize> Segments<W> {
         at: BlockPosition,
         hash: BlockHash,
         awaited: &mut bool,
-        pin: &Pin,
+        pin: &WritePin<'_>,
     ) -> Result<bool, SegmentId> {
         let mut known = Candidates::new();
         let mut contradicted = false;
@@ -95,7 +99,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Whether a place that bears a block's tag is surely another block's.
-    fn is_other(&self, at: BlockPosition, hash: BlockHash, pin: &Pin) -> bool {
+    fn is_other(&self, at: BlockPosition, hash: BlockHash, pin: &WritePin<'_>) -> bool {
         loop {
             let view = self.view(at.segment, pin);
             // A place beyond the end is one that comes or goes: whose it is nobody can tell.
@@ -106,6 +110,3 @@ impl<const W: usize> Segments<W> {
         }
     }
 }
-
-/// How many blocks ahead a line of the directory is asked for.
-const AHEAD: usize = 16;

@@ -1,11 +1,12 @@
 //! Blocks that leave a segment: its end goes with its last holder, the directory's entries with it, and in the end the segment.
 
 use crate::blocks::BlockHash;
+use crate::directory::HomesAhead;
 use crate::pods::PodId;
-use crate::reclamation::Pin;
 use crate::segments::segment::Writing;
 use crate::segments::{BlockPosition, SegmentId, Segments};
 use crate::sync::{AtomicU64, Ordering};
+use crate::writers::WritePin;
 
 /// Consecutive blocks of a segment in one of its lives.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +26,10 @@ pub(crate) struct Gone {
     pub(crate) dead: usize,
 }
 
-/// How many blocks ahead a line of the directory is asked for.
-const AHEAD: usize = 16;
-
 impl<const W: usize> Segments<W> {
     /// A pod loses what it holds of spans of one segment, in order and apart from each other; and whether the segment was in the life of the spans
     /// to the end: if not, some blocks may be elsewhere.
-    pub(crate) fn remove(&self, pod: PodId, spans: &[Span], pin: &Pin) -> (Gone, bool) {
+    pub(crate) fn remove(&self, pod: PodId, spans: &[Span], pin: &WritePin<'_>) -> (Gone, bool) {
         let (mut rest, mut gone) = (spans, Gone::default());
         while let Some((&Span { segment, life, from, to }, before)) = rest.split_last() {
             let forget = |hashes: &[AtomicU64]| self.forget(BlockPosition { segment, offset: from }, hashes, pin);
@@ -63,7 +61,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// A pod loses its last blocks of a segment, `most` at most; and whether it has none there any more.
-    pub(crate) fn take_off(&self, pod: PodId, segment: SegmentId, most: usize, pin: &Pin) -> (Gone, bool) {
+    pub(crate) fn take_off(&self, pod: PodId, segment: SegmentId, most: usize, pin: &WritePin<'_>) -> (Gone, bool) {
         let mut writing = self.lock(segment, pin);
         let detached = writing.holders.detached();
         let mut gone = Gone::default();
@@ -81,23 +79,25 @@ impl<const W: usize> Segments<W> {
     }
 
     /// A pod loses all it has in a segment.
-    pub(crate) fn drop_pod(&self, pod: PodId, segment: SegmentId, pin: &Pin) -> Gone {
+    pub(crate) fn drop_pod(&self, pod: PodId, segment: SegmentId, pin: &WritePin<'_>) -> Gone {
         self.take_off(pod, segment, usize::MAX, pin).0
     }
 
     /// Takes blocks that lie there one behind the other out of the directory.
-    fn forget(&self, first: BlockPosition, hashes: &[AtomicU64], pin: &Pin) {
+    fn forget(&self, first: BlockPosition, hashes: &[AtomicU64], pin: &WritePin<'_>) {
         // Relaxed: only who has locked the segment, as we have, writes them.
         let hash = |at: &AtomicU64| BlockHash::new(at.load(Ordering::Relaxed));
-        hashes.iter().take(AHEAD).skip(1).for_each(|at| self.directory.prefetch_to_write(hash(at)));
-        for (count, at) in hashes.iter().enumerate() {
-            hashes.get(count + AHEAD).into_iter().for_each(|at| self.directory.prefetch_to_write(hash(at)));
-            self.directory.remove(hash(at), first.plus(count), pin);
+        if let [at] = hashes {
+            return self.directory.remove(hash(at), first, pin);
+        }
+        let hashes = hashes.iter().map(hash);
+        for (count, home) in HomesAhead::new(&self.directory, hashes, pin).enumerate() {
+            self.directory.remove_at(home, first.plus(count), pin);
         }
     }
 
     /// Publishes a segment that pods left, or frees it if nobody holds any of it; it had so many `detached` spans.
-    pub(super) fn finish(&self, id: SegmentId, mut writing: Writing<'_, W>, detached: usize, pin: &Pin) {
+    pub(super) fn finish(&self, id: SegmentId, mut writing: Writing<'_, W>, detached: usize, pin: &WritePin<'_>) {
         self.count_detached(detached, writing.holders.detached());
         self.forget(BlockPosition { segment: id, offset: writing.holders.len() }, writing.trimmed(), pin);
         if writing.holders.len() > 0 {

@@ -7,7 +7,7 @@ use loom::thread;
 use super::*;
 use crate::directory::spread::Spread;
 use crate::loom_tests::model;
-use crate::reclamation::pin;
+use crate::writers::of_many as pin;
 
 fn block(n: u64) -> BlockHash {
     BlockHash::new(n)

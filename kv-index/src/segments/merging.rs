@@ -14,18 +14,18 @@ use smallvec::SmallVec;
 
 use crate::blocks::{BlockHash, Parent};
 use crate::pods::PodSet;
-use crate::reclamation::Pin;
 use crate::segments::claims::Sides;
 use crate::segments::holders::{Holders, INLINE};
 use crate::segments::segment::Writing;
 use crate::segments::{BlockPosition, LONGEST, SegmentId, Segments};
 use crate::sync::Ordering;
+use crate::writers::WritePin;
 
 impl<const W: usize> Segments<W> {
     /// Merges a segment with the one that goes on from it, if that is due, and the result with what waits for its last block.
     ///
     /// Whether the two became one.
-    pub(crate) fn merge(&self, first: SegmentId, second: SegmentId, pin: &Pin) -> bool {
+    pub(crate) fn merge(&self, first: SegmentId, second: SegmentId, pin: &WritePin<'_>) -> bool {
         if first == second {
             // Where pods lie, it may have become one on the way.
             return false;
@@ -42,7 +42,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Pods left a segment: what it could not become one with before it may now, and what its parent is in, if that is another one.
-    pub(super) fn merge_again(&self, id: SegmentId, parent: Parent, is_another: bool, pin: &Pin) {
+    pub(super) fn merge_again(&self, id: SegmentId, parent: Parent, is_another: bool, pin: &WritePin<'_>) {
         if let Some(next) = self.segment(id, pin).next().filter(|next| *next != id) {
             self.merge(id, next, pin);
         }
@@ -55,7 +55,7 @@ impl<const W: usize> Segments<W> {
 
     /// Notes that two segments might become one later, unless most of those that hold the first one go elsewhere: along a chain that
     /// happens a logarithm of times.
-    fn note_next(&self, first: SegmentId, second: SegmentId, pin: &Pin) {
+    fn note_next(&self, first: SegmentId, second: SegmentId, pin: &WritePin<'_>) {
         let (a, b) = (self.view(first, pin), self.view(second, pin));
         if a.len() > 0 && b.len() > 0 && 2 * b.base().len() >= a.base().len() {
             self.segment(first, pin).set_next(Some(second));
@@ -64,7 +64,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Merges a segment with the one that waits for its last block, as often as that is due.
-    pub(crate) fn merge_awaiting(&self, first: SegmentId, pin: &Pin) {
+    pub(crate) fn merge_awaiting(&self, first: SegmentId, pin: &WritePin<'_>) {
         loop {
             let view = self.view(first, pin);
             let Some(last) = view.last_block().filter(|_| view.is_current()) else { return };
@@ -76,7 +76,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// The segment that waits for this block: its first one follows it, and was stored before it.
-    pub(super) fn awaiting(&self, hash: BlockHash, pin: &Pin) -> Option<SegmentId> {
+    pub(super) fn awaiting(&self, hash: BlockHash, pin: &WritePin<'_>) -> Option<SegmentId> {
         let waiting = self.directory.candidates(hash, pin).into_iter().filter(|at| at.offset == WAITING);
         waiting.map(|at| at.segment).find(|segment| {
             let segment = self.lock(*segment, pin);
@@ -85,7 +85,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Lets a segment wait for the block that its first one follows, unless another does.
-    pub(super) fn wait(&self, segment: &mut Writing<'_, W>, id: SegmentId, parent: BlockHash, pin: &Pin) {
+    pub(super) fn wait(&self, segment: &mut Writing<'_, W>, id: SegmentId, parent: BlockHash, pin: &WritePin<'_>) {
         let mut known = self.directory.candidates(parent, pin);
         if known.iter().any(|at| at.offset == WAITING) {
             return;
@@ -99,7 +99,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// A segment waits no more for the block that its first one was said to follow.
-    pub(super) fn wait_no_more(&self, segment: &mut Writing<'_, W>, parent: Parent, id: SegmentId, pin: &Pin) {
+    pub(super) fn wait_no_more(&self, segment: &mut Writing<'_, W>, parent: Parent, id: SegmentId, pin: &WritePin<'_>) {
         if let (true, Parent::Block(parent)) = (segment.waits(), parent) {
             self.directory.remove(parent, BlockPosition { segment: id, offset: WAITING }, pin);
             segment.set_waits(false);
@@ -107,7 +107,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Whether it is worth the locks.
-    fn may_merge(&self, first: SegmentId, second: SegmentId, pin: &Pin) -> bool {
+    fn may_merge(&self, first: SegmentId, second: SegmentId, pin: &WritePin<'_>) -> bool {
         let (first, second) = (self.view(first, pin), self.view(second, pin));
         let alone = first.base() - second.base();
         first.len() > 0
@@ -119,7 +119,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Merges two segments, unless somebody writes the second one now, or they are not as they seemed; whether it did.
-    fn merge_two(&self, id: SegmentId, second: SegmentId, pin: &Pin) -> bool {
+    fn merge_two(&self, id: SegmentId, second: SegmentId, pin: &WritePin<'_>) -> bool {
         let mut first = self.lock(id, pin);
         // Not waited for: where pods lie, a segment may follow itself around a corner.
         let Some(mut rest) = self.segment(second, pin).try_lock(&self.array_bytes, pin) else { return false };

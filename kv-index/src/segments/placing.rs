@@ -6,10 +6,10 @@
 
 use crate::blocks::{BlockHash, Parent};
 use crate::pods::PodId;
-use crate::reclamation::Pin;
 use crate::segments::holders::{Holders, INLINE, Ranges};
 use crate::segments::segment::Writing;
 use crate::segments::{BlockPosition, LONGEST, Segments};
+use crate::writers::WritePin;
 
 /// What blocks are to be placed behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,14 @@ impl<const W: usize> Segments<W> {
     /// Lets `pod` hold the first of `blocks`, and as many more as go to the same segment.
     ///
     /// There is room for all of them, or there is one block and `room` says whether it may be one that nobody holds.
-    pub(crate) fn take(&self, pod: PodId, anchor: Anchor, blocks: &[BlockHash], room: bool, pin: &Pin) -> Take {
+    pub(crate) fn take(
+        &self,
+        pod: PodId,
+        anchor: Anchor,
+        blocks: &[BlockHash],
+        room: bool,
+        pin: &WritePin<'_>,
+    ) -> Take {
         let store = Store { pod, anchor, blocks, room };
         loop {
             let mut parent_segment = None;
@@ -174,7 +181,7 @@ impl<const W: usize> Segments<W> {
         store: Store<'_>,
         mut segment: Writing<'p, W>,
         first: BlockPosition,
-        pin: &'p Pin,
+        pin: &'p WritePin<'_>,
     ) -> Option<Take> {
         let Store { pod, anchor, mut blocks, room } = store;
         let from = first.offset;
@@ -229,7 +236,14 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Makes a segment longer by what may follow its last block, which the pod holds. It is yet to be published.
-    fn grow(&self, pod: PodId, segment: &mut Writing<'_, W>, taken: &mut Taken, blocks: &[BlockHash], pin: &Pin) {
+    fn grow(
+        &self,
+        pod: PodId,
+        segment: &mut Writing<'_, W>,
+        taken: &mut Taken,
+        blocks: &[BlockHash],
+        pin: &WritePin<'_>,
+    ) {
         if blocks.is_empty() || !may_grow(segment, pod) {
             return;
         }
@@ -250,7 +264,7 @@ impl<const W: usize> Segments<W> {
         anchor: Anchor,
         parent_segment: Option<Writing<'_, W>>,
         blocks: &[BlockHash],
-        pin: &Pin,
+        pin: &WritePin<'_>,
     ) -> Option<Taken> {
         let parent = anchor.parent();
         let id = self.claim();

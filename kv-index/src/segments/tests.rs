@@ -3,7 +3,7 @@
 use super::*;
 use crate::blocks::{BlockHash, Parent};
 use crate::directory::spread::Spread;
-use crate::reclamation::pin;
+use crate::writers::of_many as pin;
 
 fn chain(from: u64, count: u64) -> Vec<BlockHash> {
     (from..from + count).map(BlockHash::new).collect()

@@ -15,6 +15,7 @@ impl<const W: usize> PodUpdate<'_, W> {
     ///
     /// Parents before their children, whatever the order: a child that came first would take room for itself meanwhile.
     pub(crate) fn restore(&mut self, blocks: &[RestoredBlock]) -> bool {
+        self.keeps_nobody_waiting();
         let at: FixedMap<BlockHash, usize> = blocks.iter().enumerate().map(|(i, (hash, ..))| (*hash, i)).collect();
         if at.len() < blocks.len() {
             return false;
