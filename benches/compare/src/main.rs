@@ -1,4 +1,4 @@
-//! Ours beside the peers: see `pointsman-compare --help`.
+//! Ours beside the peers: see `compare --help`.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let out = options.out.iter().map(|folder| (folder, output::write(folder, &command, &options, &tables)));
     for (path, written) in json.chain(out) {
         if let Err(error) = written {
-            eprintln!("pointsman-compare: cannot write {}: {error}", path.display());
+            eprintln!("compare: cannot write {}: {error}", path.display());
             return ExitCode::FAILURE;
         }
     }

@@ -1,4 +1,4 @@
-//! Command line of `pointsman-compare`.
+//! Command line of `compare`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Parser, ValueEnum};
 
 /// Compares this index with its peers. Tables go to stdout as Markdown, progress to stderr.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
-#[command(name = "pointsman-compare")]
+#[command(name = "compare")]
 #[non_exhaustive]
 pub struct Options {
     /// Sections to run, several with commas; all by default.

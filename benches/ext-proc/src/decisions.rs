@@ -1,6 +1,6 @@
 //! The picker's decision by itself: `picker-decisions`, without Envoy and without a network.
 //!
-//! Requests as in `pointsman-ext-proc`, one after the other: each prompt is new, and each request ends before the next. A decision is
+//! Requests as in `ext-proc`, one after the other: each prompt is new, and each request ends before the next. A decision is
 //! what the picker's own clock calls one, from a request that was read to a plan that is counted.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! What an endpoint picker costs behind Envoy: `pointsman-ext-proc`, with `epp` and `trivial-picker` beside it and `envoy` in the path.
+//! What an endpoint picker costs behind Envoy: `ext-proc`, with `epp` and `trivial-picker` beside it and `envoy` in the path.
 //!
 //! Four Envoys with the configuration that is shipped: without a picker, with one that always answers the same pod (the price of
 //! `ext_proc` itself) or all in turn (and that of more than one pod), and with ours by llm-d's default configuration. One client sends
@@ -28,7 +28,7 @@ use setup::{SYSTEMS, SYSTEMS_AT, Setup, TRIVIAL};
 
 /// Added latency and processor time of a picker.
 #[derive(Debug, Parser)]
-#[command(name = "pointsman-ext-proc")]
+#[command(name = "ext-proc")]
 struct Args {
     /// Rounds that medians are taken over.
     #[arg(long, default_value = "5")]

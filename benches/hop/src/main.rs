@@ -1,4 +1,4 @@
-//! What a hop costs, as a table: `pointsman-hop`. See the library.
+//! What a hop costs, as a table: `hop`. See the library.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use pointsman_lab::table::TextTable;
 
 /// Gateways and proxies between one client and one pod: processor time and lateness of each.
 #[derive(Debug, Parser)]
-#[command(name = "pointsman-hop")]
+#[command(name = "hop")]
 struct Args {
     /// Rounds that medians are taken over.
     #[arg(long, default_value = "5")]
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("pointsman-hop: {error}");
+            eprintln!("hop: {error}");
             ExitCode::FAILURE
         }
     }
