@@ -6,14 +6,15 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use routing_core::Role;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::pod_spec::PodSpec;
-use crate::router::{Router, RouterUpdate};
+use crate::router::{Router, RouterError, RouterUpdate};
 
 /// Tells which pods there are.
 ///
@@ -177,7 +178,8 @@ impl Drop for Discovering {
 
 impl<const W: usize> Router<W> {
     /// Spawns a task that takes over every list of pods, on the current tokio runtime. `told` hears what is wrong with a list,
-    /// whether it could not be had or could not be used; the pods stay as they are then, and a second later it is tried again.
+    /// whether it could not be had or could not be used; the pods stay as they are then, and a second later it is tried again. Of a list that has
+    /// more new pods than there is room for, as many are taken as there is: pods that are on it no more make room for the others.
     pub fn spawn_discovery(
         &self,
         mut discovery: impl Discovery,
@@ -185,19 +187,45 @@ impl<const W: usize> Router<W> {
     ) -> Discovering {
         let router = self.clone();
         Discovering(tokio::spawn(async move {
+            // The newest list, if it could not be used yet.
+            let mut refused: Option<Vec<PodSpec>> = None;
             loop {
-                let failed = match discovery.next().await {
-                    Ok(pods) => {
-                        router.apply(RouterUpdate::new().pods(pods)).map(drop).map_err(|error| error.to_string())
+                let mut next = pin!(discovery.next());
+                let next = loop {
+                    let Some(pods) = &refused else { break next.as_mut().await };
+                    match timeout(PERIOD, next.as_mut()).await {
+                        Ok(next) => break next,
+                        Err(_) if router.take_over(pods).is_ok() => refused = None,
+                        Err(_) => {}
                     }
-                    Err(error) => Err(error.to_string()),
                 };
-                if let Err(error) = failed {
-                    told(&error);
-                    sleep(PERIOD).await;
+                match next {
+                    Ok(pods) => {
+                        refused = None;
+                        if let Err(error) = router.take_over(&pods) {
+                            told(&error);
+                            refused = Some(pods);
+                        }
+                    }
+                    Err(error) => {
+                        told(&error);
+                        sleep(PERIOD).await;
+                    }
                 }
             }
         }))
+    }
+
+    /// Takes a list over, or as much of it as there is room for.
+    fn take_over(&self, pods: &[PodSpec]) -> Result<(), RouterError> {
+        let applied = self.apply(RouterUpdate::new().pods(pods.to_vec())).map(drop);
+        if applied.is_err() {
+            let fitting = self.fitting(pods);
+            if !fitting.is_empty() && fitting != pods {
+                self.apply(RouterUpdate::new().pods(fitting))?;
+            }
+        }
+        applied
     }
 }
 
@@ -250,6 +278,43 @@ mod tests {
         assert_eq!(router.pod("b"), kept);
         drop(task);
         std::fs::remove_file(path).unwrap();
+    }
+
+    struct Coming(tokio::sync::mpsc::UnboundedReceiver<Vec<PodSpec>>);
+
+    impl Discovery for Coming {
+        type Error = Infallible;
+
+        async fn next(&mut self) -> Result<Vec<PodSpec>, Infallible> {
+            match self.0.recv().await {
+                Some(list) => Ok(list),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Four ids: pods that leave keep theirs until they are swept.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_there_is_no_room_for_yet_is_taken_over_once_there_is() {
+        let config = kv_index::Config::default().max_pods(4);
+        let router = Router::builder("m").index_config(config).build().unwrap();
+        let _housekeeping = router.spawn_housekeeping();
+        let list =
+            |names: &[&str]| names.iter().map(|name| PodSpec::new(*name, format!("{name}:1"))).collect::<Vec<_>>();
+        let (lists, coming) = tokio::sync::mpsc::unbounded_channel();
+        let _task = router.spawn_discovery(Coming(coming), |_| {});
+        let names = || router.pods().into_iter().map(|pod| pod.spec.name).collect::<Vec<_>>();
+        for wanted in [&["a", "b", "c"][..], &["d", "e", "f"], &["f", "g", "h", "i"], &["a"]] {
+            lists.send(list(wanted)).unwrap();
+            tokio::time::timeout(Duration::from_secs(60), async {
+                while names() != wanted {
+                    assert!(!names().is_empty() || *wanted == ["a", "b", "c"], "somebody serves all the while");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            })
+            .await
+            .unwrap_or_else(|_| panic!("{wanted:?}, and there are {:?}", names()));
+        }
     }
 
     #[tokio::test]

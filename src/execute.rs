@@ -183,8 +183,11 @@ impl<const W: usize> Router<W> {
         if let Some(trace) = &mut trace {
             trace.flow.clone_from(&flow);
         }
-        let (identity, body) = (self.identity(request.seed), request.body.clone());
-        let client = ClientRequest::with_fields(&request.parts, body, identity, &live.client_fields);
+        let (identity, fields) = (self.identity(request.seed), &live.client_fields);
+        let client = match &request.read {
+            Some(read) => ClientRequest::of_read(&request.parts, read, identity, fields),
+            None => ClientRequest::with_fields(&request.parts, request.body.clone(), identity, fields),
+        };
         let dispatch = Dispatch::new(live.dispatch.clone(), client, plan, Vec::new());
         let host =
             RouterHost::new(self.clone(), live, request, dispatch.plan(), at).reserved(reserved, charge).turn(turn);

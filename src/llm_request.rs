@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::request::Parts;
-use json_edit::{Edit, Kind, Object, Raw};
+use json_edit::{Edit, JsonError, Kind, Object, Raw};
 use kv_index::{Pod, PodSet};
 use routing_core::{Fleet, PromptSpans, Request};
+use routing_exec::ReadBody;
 use routing_exec::handoff::Api;
 use routing_plugins::prepare::PromptFinder;
 use routing_plugins::tokenize::{PromptApi, PromptTokenizer};
@@ -23,6 +24,8 @@ pub struct LlmRequest {
     pub(crate) parts: Parts,
     /// The body for pods: the client's own, but for an alias.
     pub(crate) body: Bytes,
+    /// The same, if it was read: it is not looked through again.
+    pub(crate) read: Option<ReadBody>,
     /// The prompt; none where there is no tokenizer, and empty where it failed.
     tokens: Option<Vec<u32>>,
     pub(crate) seed: u64,
@@ -76,15 +79,25 @@ impl RequestFields {
         model: &str,
         named: impl FnOnce(&str) -> Option<NamedModel<'_>>,
     ) -> Result<(Self, Bytes), ApiError> {
+        Self::read_body(&body, model, named).map(|(fields, read)| (fields, read.body().clone()))
+    }
+
+    /// The same, with what a dispatch has to know of the body for pods.
+    pub(crate) fn read_body(
+        body: &Bytes,
+        model: &str,
+        named: impl FnOnce(&str) -> Option<NamedModel<'_>>,
+    ) -> Result<(Self, ReadBody), ApiError> {
         // One pass over the body, however long its prompt is; another where an alias is replaced.
         let (mut found, mut finder) = ([None; NAMES.len()], PromptFinder::default());
-        let object = Object::parse_each(&body, |member| {
+        let invalid = |error: JsonError| ApiError::bad_request("invalid_json", error.to_string());
+        let read = ReadBody::read(body, |member| {
             finder.pass(&member);
             if let Some(at) = NAMES.iter().position(|name| member.is(name)) {
                 found[at] = Some(member.value());
             }
         })
-        .map_err(|error| ApiError::bad_request("invalid_json", error.to_string()))?;
+        .map_err(invalid)?;
         let get = |name: &str| found[NAMES.iter().position(|known| *known == name)?];
         let text = |name: &str| get(name).and_then(|value| value.as_str()).map(|text| text.into_owned());
         let number = |name: &str| get(name).and_then(|value| value.as_u64());
@@ -108,17 +121,20 @@ impl RequestFields {
             bypasses_cache: is_given("prompt_logprobs") || is_true("echo") && is_given("logprobs"),
             has_samples: ["n", "best_of"].into_iter().any(|name| number(name).is_some_and(|n| n > 1))
                 || get("input").is_some_and(has_several),
-            streams: is_true("stream"),
+            streams: read.streams(),
             truncate_prompt_tokens: number("truncate_prompt_tokens").and_then(|tokens| usize::try_from(tokens).ok()),
             truncates_end: text("truncation_side").as_deref() == Some("right"),
-            prompt: Some(finder.finish(&body)),
+            prompt: Some(finder.finish(body)),
         };
         if !is_alias {
-            return Ok((fields, body));
+            return Ok((fields, read));
         }
-        let edited = Bytes::from(Edit::new(object).set("model", model).finish());
+        let object = Object::parse(body).map_err(invalid)?;
+        let (edited, mut finder) =
+            (Bytes::from(Edit::new(object).set("model", model).finish()), PromptFinder::default());
         // Its places are others.
-        Ok((Self { prompt: Some(PromptFinder::find(&edited)), ..fields }, edited))
+        let read = ReadBody::read(&edited, |member| finder.pass(&member)).map_err(invalid)?;
+        Ok((Self { prompt: Some(finder.finish(&edited)), ..fields }, read))
     }
 
     /// The same of a request of another API.
@@ -158,7 +174,8 @@ impl LlmRequest {
         body: Bytes,
         seed: u64,
     ) -> Result<Self, ApiError> {
-        let (fields, body) = RequestFields::read(body, router.name(), |name| router.named_model(name))?;
+        let (fields, read) = RequestFields::read_body(&body, router.name(), |name| router.named_model(name))?;
+        let body = read.body().clone();
         let fields = fields.api(Api::of(parts.uri.path()));
         let tokens = router.tokenizer().map(|tokenizer| {
             fields.tokenize(&**tokenizer, &body).unwrap_or_else(|| {
@@ -167,14 +184,14 @@ impl LlmRequest {
                 Vec::new()
             })
         });
-        Ok(Self { parts, body, tokens, seed, fields, class: None, pods: None })
+        Ok(Self { parts, body, read: Some(read), tokens, seed, fields, class: None, pods: None })
     }
 
     /// A request whose body is not read: no names, no prompt.
     pub(crate) fn opaque<const W: usize>(router: &Router<W>, parts: Parts, body: Bytes, seed: u64) -> Self {
         let fields = RequestFields::default().api(Api::of(parts.uri.path()));
         let tokens = router.tokenizer().map(|_| Vec::new());
-        Self { parts, body, tokens, seed, fields, class: None, pods: None }
+        Self { parts, body, read: None, tokens, seed, fields, class: None, pods: None }
     }
 
     /// The same, with who it is of and how urgent it is, for flow control. Unless said, it is of nobody in particular and of priority 0:
@@ -284,9 +301,8 @@ fn has_several(input: Raw<'_>) -> bool {
 }
 
 /// The members that are read of a body.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 16] = [
     "model",
-    "stream",
     "cache_salt",
     "user",
     "metadata",

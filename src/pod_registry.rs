@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
+use http::uri::{Authority, Scheme};
 use kv_index::{Index, JoinError, Pod};
 use parking_lot::Mutex;
 use routing_core::{Fleet, Load};
 use routing_exec::BreakerStatus;
-use routing_exec::handoff::PodAddresses;
+use routing_exec::handoff::{PodAddresses, parse_origin};
 
 use crate::engine_metrics::EngineAdapters;
 use crate::pod_key::PodKey;
@@ -185,16 +186,41 @@ impl PodRegistry {
         self.check_room(index, pods)
     }
 
+    /// The pods of a list that there is room for: those that are known, and of the others the first; one of the present ones, if there is room for
+    /// none. Nobody if the list itself is wrong.
+    #[cfg(feature = "discovery")]
+    pub(crate) fn fitting<const W: usize>(&self, index: &Index<W>, pods: &[PodSpec]) -> Vec<PodSpec> {
+        if check(pods).is_err() {
+            return Vec::new();
+        }
+        let mut room = Self::room(index);
+        let mut fits = |spec: &&PodSpec| {
+            let needs_room = self.needs_room(index, spec);
+            let fits = !needs_room || room > 0;
+            room -= usize::from(needs_room && fits);
+            fits
+        };
+        let fitting: Vec<_> = pods.iter().filter(|spec| fits(spec)).cloned().collect();
+        if fitting.is_empty() { self.specs().into_iter().take(1).collect() } else { fitting }
+    }
+
+    fn room<const W: usize>(index: &Index<W>) -> usize {
+        let stats = index.stats();
+        index.max_pods().saturating_sub(stats.pods + stats.pending_sweeps)
+    }
+
+    fn needs_room<const W: usize>(&self, index: &Index<W>, spec: &PodSpec) -> bool {
+        let is_new = !self.pods.iter().any(|known| known.spec.is_same_cache(spec));
+        // A pod that a snapshot brought along needs no room of its own; then it is not registered.
+        let is_restored = || index.pod(&spec.name).is_some() && self.pods.iter().all(|old| old.spec.name != spec.name);
+        is_new && !is_restored()
+    }
+
     /// Whether all new pods find room, so that no pod that moves is retired in vain.
     fn check_room<const W: usize>(&self, index: &Index<W>, pods: &[PodSpec]) -> Result<(), PodError> {
-        let is_new = |spec: &&PodSpec| !self.pods.iter().any(|known| known.spec.is_same_cache(spec));
-        let stats = index.stats();
-        let room = index.max_pods().saturating_sub(stats.pods + stats.pending_sweeps);
-        // A pod that a snapshot brought along needs no room of its own; then it is not registered.
-        let is_restored =
-            |spec: &&PodSpec| index.pod(&spec.name).is_some() && self.pods.iter().all(|old| old.spec.name != spec.name);
-        let homeless = pods.iter().filter(is_new).filter(|spec| !is_restored(spec)).nth(room);
+        let homeless = pods.iter().filter(|spec| self.needs_room(index, spec)).nth(Self::room(index));
         homeless.map_or(Ok(()), |spec| {
+            let stats = index.stats();
             let source = JoinError::Full { live: stats.pods, sweeping: stats.pending_sweeps };
             Err(PodError::Join { name: spec.name.as_str().into(), source })
         })
@@ -276,12 +302,15 @@ pub(crate) fn check_plain_http(pods: &[PodSpec]) -> Result<(), PodError> {
 #[derive(Clone, Debug)]
 struct Target {
     address: Arc<str>,
+    /// The same parsed, unless it is none.
+    origin: Option<(Scheme, Authority)>,
     key: Option<PodKey>,
 }
 
 impl Target {
     fn of(spec: &PodSpec) -> Self {
-        Self { address: spec.address.as_str().into(), key: spec.api_key.clone() }
+        let (address, key) = (spec.address.as_str().into(), spec.api_key.clone());
+        Self { origin: parse_origin(&spec.address), address, key }
     }
 }
 
@@ -309,6 +338,10 @@ impl AddressTable {
 impl PodAddresses for AddressTable {
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>> {
         self.published.load().get(&pod).map(|target| Cow::Owned(target.address.to_string()))
+    }
+
+    fn origin(&self, pod: Pod) -> Option<(Scheme, Authority)> {
+        self.published.load().get(&pod)?.origin.clone()
     }
 
     fn authorization(&self, pod: Pod) -> Option<HeaderValue> {

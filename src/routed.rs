@@ -149,6 +149,7 @@ impl<const W: usize> Routed<W> {
             prompt,
             answers: ends,
             answer: None,
+            failed: false,
         })
     }
 }
@@ -214,6 +215,19 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     answers: bool,
     /// Tokens of its answer so far, where that is known.
     answer: Option<u64>,
+    /// Whether the pod failed: another one may serve the request.
+    failed: bool,
+}
+
+/// Whoever leaves before the end has taken what was computed: given back, those who leave would go before those who stay.
+impl<const W: usize> Drop for Attempt<W> {
+    fn drop(&mut self) {
+        if self.answers && !self.failed {
+            self.settle(self.taken());
+        }
+        // Before its place is another's: who goes next follows from what was charged.
+        self.charge = None;
+    }
 }
 
 impl<const W: usize> Attempt<W> {
@@ -270,7 +284,7 @@ impl<const W: usize> Attempt<W> {
             self.load.first_token();
         }
         let first = self.time_to_first_token();
-        self.settle(self.answer.map(|answer| self.prompt.tokens().saturating_add(answer)));
+        self.settle(self.taken());
         self.learn();
         self.record(&BreakerSample::Success(first));
     }
@@ -286,7 +300,7 @@ impl<const W: usize> Attempt<W> {
     }
 
     /// The pod failed.
-    pub fn failed(self, failure: Failure) {
+    pub fn failed(mut self, failure: Failure) {
         self.record(&BreakerSample::Failure(failure));
     }
 
@@ -306,7 +320,13 @@ impl<const W: usize> Attempt<W> {
         }
     }
 
-    pub(crate) fn record(&self, sample: &BreakerSample) {
+    /// The tokens of its prompt and its answer so far, where that is known.
+    fn taken(&self) -> Option<u64> {
+        self.answer.map(|answer| self.prompt.tokens().saturating_add(answer))
+    }
+
+    pub(crate) fn record(&mut self, sample: &BreakerSample) {
+        self.failed |= !matches!(sample, BreakerSample::Success(_));
         self.router.breakers().record(self.admission, sample, self.router.now());
     }
 }

@@ -15,7 +15,7 @@ use crate::prefix_matches::PrefixMatches;
 use crate::profile::OnEmpty;
 use crate::program::Program;
 use crate::request::Request;
-use crate::scores::{self, Scores, Totals};
+use crate::scores::{self, Pick, Ranking, Scores, Totals};
 use crate::step::Step;
 use crate::trace::Trace;
 use crate::workflow::Workflow;
@@ -77,8 +77,9 @@ impl<const W: usize> Workflow<W> {
                 }
                 candidates => candidates?,
             };
+            let last_resort = pass.last_resort(candidates);
             pass.score(candidates)?;
-            pass.pick(candidates)?;
+            pass.pick(candidates, last_resort)?;
             workspace.picks[at] = workspace.ranking.picks.first().map(|pick| pick.pod);
             self.enter(step, workspace, fleet, plan);
         }
@@ -147,6 +148,14 @@ impl<const W: usize> Workflow<W> {
 /// prompt to complete.
 fn offered<const W: usize>(role: Role, fleet: &Fleet<W>) -> PodSet<W> {
     if role == Role::Encode { fleet.pods() } else { fleet.pods() - fleet.serving(Role::Encode) }
+}
+
+/// Ranks pods behind those that were picked, the best of them first.
+#[cold]
+fn put_last<const W: usize>(ranking: &mut Ranking, last: PodSet<W>, totals: &[f32]) {
+    let picked = ranking.picks.len();
+    ranking.picks.extend(last.iter().map(|pod| Pick { pod, score: totals[pod.index()] }));
+    ranking.picks[picked..].sort_by(|one, other| other.score.total_cmp(&one.score));
 }
 
 /// One pass Prepare → Filter → Score → Pick, over the candidates of one step.
@@ -231,6 +240,22 @@ impl<const W: usize> Pass<'_, '_, W> {
         Ok(candidates)
     }
 
+    /// The candidates that are tried after all others: mostly none, and none if there are no others.
+    fn last_resort(&mut self, candidates: PodSet<W>) -> Option<PodSet<W>> {
+        let mut last: Option<PodSet<W>> = None;
+        for filter in &self.step.stages.filters {
+            self.workspace.slots.running = filter.brand;
+            if let Some(pods) = filter.plugin.1.last_resort(&self.context(), candidates) {
+                last = Some(last.unwrap_or_default() | pods & candidates);
+            }
+        }
+        let last = last.filter(|last| !last.is_empty() && !(candidates - *last).is_empty())?;
+        if let Some(trace) = &mut self.trace {
+            trace.tried_last(last);
+        }
+        Some(last)
+    }
+
     fn score(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
         let length = scores::length(&candidates);
         let mut begun = false;
@@ -269,7 +294,7 @@ impl<const W: usize> Pass<'_, '_, W> {
         Ok(())
     }
 
-    fn pick(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
+    fn pick(&mut self, candidates: PodSet<W>, last_resort: Option<PodSet<W>>) -> Result<(), DecideError> {
         let Some(picker) = &self.step.stages.picker else {
             return Err(DecideError::NoneOffered { step: Arc::clone(&self.step.name) });
         };
@@ -279,12 +304,17 @@ impl<const W: usize> Pass<'_, '_, W> {
         let totals = &totals[..scores::length(&candidates)];
         let context =
             RoutingContext { request: self.request, fleet: self.fleet, excluded: self.excluded, slots, picks };
+        let all = candidates;
+        let candidates = last_resort.map_or(all, |last| all - last);
         let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.seed }, ranking);
         ranking.picks.retain(|pick| candidates.contains(pick.pod));
         ranking.picks.iter_mut().for_each(|pick| pick.score = totals[pick.pod.index()]);
+        if let Some(last) = last_resort {
+            put_last(ranking, last, totals);
+        }
         picked.map_err(|source| self.failed(&picker.name, source))?;
         if let Some(trace) = &mut self.trace {
-            trace.picked(&picker.name, candidates, &self.workspace.totals, &self.workspace.ranking.picks);
+            trace.picked(&picker.name, all, &self.workspace.totals, &self.workspace.ranking.picks);
         }
         if self.workspace.ranking.picks.is_empty() {
             let picker = self.plugin(&picker.name);

@@ -30,6 +30,12 @@ pub trait Filter<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     ///
     /// When it cannot be told. The decision ends with it.
     fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError>;
+
+    /// Of the candidates that all filters left, those that are to be tried last, whatever their scores: none, unless it says so. They are not
+    /// picked from where there are others, and rank behind all that are picked.
+    fn last_resort(&self, _context: &RoutingContext<'_, W>, _candidates: PodSet<W>) -> Option<PodSet<W>> {
+        None
+    }
 }
 
 /// Says how good each candidate is.

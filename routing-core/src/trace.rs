@@ -35,6 +35,8 @@ pub struct StepTrace<const W: usize = DEFAULT_POD_WORDS> {
     pub offered: PodSet<W>,
     /// What each filter did, in order.
     pub filters: Vec<FilterTrace<W>>,
+    /// The candidates that are [tried last](crate::Filter::last_resort).
+    pub last_resort: PodSet<W>,
     /// What each scorer gave, in order.
     pub scorers: Vec<ScorerTrace>,
     /// The candidates' totals.
@@ -87,6 +89,11 @@ impl<const W: usize> Trace<W> {
 
     pub(crate) fn filtered(&mut self, filter: &Arc<str>, removed: PodSet<W>, passed_over: bool) {
         self.last(|step| step.filters.push(FilterTrace { filter: Arc::clone(filter), removed, passed_over }));
+    }
+
+    /// The candidates that are tried after all others.
+    pub(crate) fn tried_last(&mut self, last_resort: PodSet<W>) {
+        self.last(|step| step.last_resort = last_resort);
     }
 
     /// A scorer's row, if it set anything.
@@ -174,6 +181,9 @@ impl<const W: usize> Table<'_, W> {
             write!(f, " {total:>8.4}")?;
             if let Some(rank) = step.ranking.iter().position(|pick| pick.pod == pod) {
                 write!(f, " {:>5}", rank + 1)?;
+                if step.last_resort.contains(pod) {
+                    write!(f, " tried last")?;
+                }
                 let tied = step.totals.iter().any(|(other, score)| *other != pod && *score == total);
                 if tied {
                     write!(f, " by seed {}", self.trace.seed)?;

@@ -46,6 +46,7 @@ pub struct AnswerReader {
     /// Bytes of its body that arrived.
     pub(crate) received: u64,
     usage: UsageReader,
+    errors: sse::ErrorScan,
     /// Whether its stream had an error event that is not the request's own.
     pub(crate) has_error_event: bool,
     /// Whether it told of any error, the request's own too: engines may end a stream with it.
@@ -67,6 +68,7 @@ impl AnswerReader {
             retry_after: None,
             received: 0,
             usage: UsageReader::default(),
+            errors: sse::ErrorScan::default(),
             has_error_event: false,
             told_error: false,
             is_compressed: false,
@@ -160,7 +162,7 @@ impl AnswerReader {
     /// Looks for error events in a piece of a stream.
     pub(crate) fn scan_for_error(&mut self, chunk: &[u8]) {
         if self.events.is_some() {
-            let told = sse::told_errors(chunk);
+            let told = self.errors.pass(chunk);
             self.has_error_event |= told.of_the_pod;
             self.told_error |= told.any;
         }
@@ -218,8 +220,7 @@ mod tests {
         let mut answer = AnswerReader::new(api);
         let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
         answer.head(StatusCode::from_u16(status).unwrap(), &headers, &Method::POST);
-        body.as_bytes().chunks(5).for_each(|piece| answer.pass(piece));
-        body.split_inclusive("\n\n").for_each(|event| answer.scan_for_error(event.as_bytes()));
+        body.as_bytes().chunks(5).for_each(|piece| answer.chunk(piece));
         answer
     }
 

@@ -9,8 +9,8 @@
 //!
 //! # Guarantees
 //!
-//! Each is shown by the test of that name, in `tests/batch.rs`, `tests/batch_admit.rs`, `tests/batch_pods.rs`,
-//! `tests/batch_resume.rs` and `tests/batch_sizes.rs`.
+//! Each is shown by the test of that name, in `tests/batch/living.rs`, `admit.rs`, `pods.rs`, `resume.rs`
+//! and `sizes.rs` beside it.
 //!
 //! - No pod has more requests, or more tokens, in flight than its limit (`no_pod_has_more_than_its_bound`).
 //! - A request that the source does not admit waits, and admission is consulted again

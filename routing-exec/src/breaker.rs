@@ -27,7 +27,8 @@ use crate::action::BreakerSample;
 
 /// The circuit breakers of all pods.
 ///
-/// Open breakers are published in [`OpenBreakers`], for decisions to leave those pods out. A [`Dispatch`](crate::Dispatch) samples
+/// Open breakers are published in [`OpenBreakers`], for decisions to leave those pods out, and before one opens that of a pod that fails ever
+/// more requests so are the shares that go elsewhere ([`BreakerStatus::withheld_percent`]). A [`Dispatch`](crate::Dispatch) samples
 /// a breaker once a request, and never with a client's error.
 #[derive(Debug)]
 pub struct Breakers<const W: usize = DEFAULT_POD_WORDS> {
@@ -295,7 +296,10 @@ impl<const W: usize> Breakers<W> {
     pub fn status(&self, pod: Pod) -> Option<BreakerStatus> {
         let breaker = self.pods.get(pod.id().index())?.lock();
         match breaker.pod {
-            Some(known) if known == pod => Some(breaker.status()),
+            Some(known) if known == pod => {
+                let withheld = u32::from(self.open_breakers.withheld(pod.id()));
+                Some(BreakerStatus { withheld_percent: (withheld * 100 / 256) as u8, ..breaker.status() })
+            }
             Some(known) if known.generation() > pod.generation() => None,
             _ => Some(BreakerStatus::default()),
         }
@@ -338,8 +342,16 @@ impl<const W: usize> Breakers<W> {
             _ => *breaker = Breaker { pod: Some(pod), epoch: breaker.epoch + 1, ..Breaker::default() },
         }
         let before = breaker.status();
-        let answer = work(&mut breaker, &self.config.read());
+        let config = self.config.read();
+        let answer = work(&mut breaker, &config);
         self.publish(pod.id(), &breaker.state);
+        // One that is probed is to show what it can do.
+        let withheld = breaker.state.failures().map_or(0, |_| breaker.rate.withheld(&config));
+        drop(config);
+        // Seldom: it is a line that all decisions read.
+        if withheld != self.open_breakers.withheld(pod.id()) {
+            self.open_breakers.withhold(pod.id(), withheld);
+        }
         let after = breaker.status();
         drop(breaker);
         self.observer.tell(pod, [before, after], cause);

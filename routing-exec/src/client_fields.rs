@@ -2,7 +2,9 @@
 //! router's knowledge untrue.
 
 use bytes::Bytes;
-use json_edit::{Edit, JsonError, Member, Object, Raw};
+use json_edit::{Edit, Object};
+
+use crate::read_body::ReadBody;
 
 /// A field that is removed from clients' bodies, unless an operator allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,30 +98,20 @@ impl ClientFields {
     /// [`ClientRequest`](crate::ClientRequest) with such a body is refused.
     #[must_use]
     pub fn strip(&self, body: &Bytes) -> Bytes {
-        self.strip_finding(body, "").map_or_else(|_| body.clone(), |(stripped, _)| stripped)
+        ReadBody::read(body, |_| {}).map_or_else(|_| body.clone(), |read| self.strip_read(&read))
     }
 
-    /// The same, and on the way the value of a name that is not restricted. Most bodies are looked through once.
-    pub(crate) fn strip_finding<'b>(&self, body: &'b Bytes, name: &str) -> Result<(Bytes, Option<Raw<'b>>), JsonError> {
-        let restricted = || Self::RESTRICTED.iter().map(|field| field.path).filter(|path| !self.allowed.contains(path));
-        let is_concerned =
-            |member: &Member<'_>| restricted().any(|path| path.first().is_some_and(|name| member.is(name)));
-        let (mut concerned, mut found) = (false, None);
-        let object = Object::parse_each(body, |member| {
-            concerned |= is_concerned(&member);
-            if member.is(name) {
-                found = Some(member.value());
-            }
-        })?;
-        if !concerned {
-            return Ok((body.clone(), found));
-        }
-        let mut removed = restricted().filter(|path| object.get_path(path).is_some()).peekable();
+    /// The same of a body that was read.
+    pub(crate) fn strip_read(&self, read: &ReadBody) -> Bytes {
+        // Nearly all bodies have nothing of the kind, and are not looked through again.
+        let object = read.may_be_restricted().then(|| Object::parse(read.body()).ok()).flatten();
+        let Some(object) = object else { return read.body().clone() };
+        let restricted = Self::RESTRICTED.iter().map(|field| field.path).filter(|path| !self.allowed.contains(path));
+        let mut removed = restricted.filter(|path| object.get_path(path).is_some()).peekable();
         if removed.peek().is_none() {
-            return Ok((body.clone(), found));
+            return read.body().clone();
         }
-        let edited = removed.fold(Edit::new(object), |edit, path| edit.remove_path(path)).finish();
-        Ok((Bytes::from(edited), found))
+        Bytes::from(removed.fold(Edit::new(object), |edit, path| edit.remove_path(path)).finish())
     }
 }
 

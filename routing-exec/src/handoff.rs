@@ -40,7 +40,7 @@ use std::fmt;
 
 use routing_core::Role;
 
-pub use address::PodAddresses;
+pub use address::{PodAddresses, parse_origin};
 pub use api::Api;
 pub use dialect::{Dialect, UnknownDialect};
 pub use error::{DroppedHandoff, HandoffError};

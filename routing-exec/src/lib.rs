@@ -70,8 +70,8 @@
 //!   never looks complete (`a_whole_answer_cut_short_breaks_off_and_is_never_a_short_success`).
 //! - Nothing is retried after the client got a byte (`nothing_is_tried_again_after_the_first_byte`), and it gets none before the first
 //!   event of a stream is whole (`half_a_first_event_is_tried_again_and_the_client_sees_none_of_it`).
-//! - A request ends by its total timeout, through no fault of a pod (`tests/dispatch_bounds.rs`). What this process lacks is charged to
-//!   nobody (`tests/dispatch_local.rs`).
+//! - A request ends by its total timeout, through no fault of a pod (`tests/dispatch/bounds.rs`). What this process lacks is charged to
+//!   nobody (`tests/dispatch/local.rs`).
 //! - When one leg fails the other is cancelled at once (`a_failed_prefill_answers_without_waiting_for_decode`,
 //!   `a_failed_decode_answers_without_waiting_for_prefill`).
 //! - A client that disconnects is no pod's failure (`a_client_that_leaves_cancels_what_is_under_way_and_charges_nobody`), and a
@@ -83,7 +83,7 @@
 //!   (`a_handoff_that_may_have_been_used_is_not_used_again`).
 //! - A pod that is to prefill for itself gets one plain request
 //!   (`a_pod_that_is_first_for_both_steps_gets_one_plain_request_in_every_dialect`).
-//! - Ten thousand dispatches with random faults each end once, and release everything (`tests/executor_stress.rs`).
+//! - Ten thousand dispatches with random faults each end once, and release everything (`tests/executor/stress.rs`).
 //!
 //! # Features
 //!
@@ -116,6 +116,7 @@ mod hook;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub mod observe;
 mod policy;
+mod read_body;
 mod report;
 pub mod request_body;
 mod retry_budget;
@@ -141,6 +142,7 @@ pub use failure::{Failure, RetryOn};
 pub use gathered::GatheredBody;
 pub use hook::{Hook, HookError, Target};
 pub use policy::DispatchPolicy;
+pub use read_body::ReadBody;
 pub use report::{AttemptOutcome, AttemptRecord, DispatchOutcome, DispatchReport};
 pub use retry_budget::RetryBudget;
 pub use usage::TokenUsage;

@@ -10,7 +10,7 @@ mod names;
 mod tracing;
 
 #[cfg(feature = "metrics")]
-pub use self::metrics::{MeteredHost, describe};
+pub use self::metrics::{MeteredHost, RequestMeters, describe};
 pub use self::names::RequestLabels;
 #[cfg(feature = "tracing")]
 pub use self::tracing::{TracedGuard, TracedHost};

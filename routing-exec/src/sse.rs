@@ -145,9 +145,63 @@ pub(crate) struct ToldErrors {
     pub(crate) of_the_pod: bool,
 }
 
-/// The errors that a piece of a stream tells of: by an event of that kind, or by data whose first member says so, each at the
-/// beginning of a line that came whole.
-pub(crate) fn told_errors(mut piece: &[u8]) -> ToldErrors {
+/// Looks for what a stream tells of errors, whatever pieces it comes in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ErrorScan {
+    /// The line that is not whole yet, if it may tell of an error.
+    line: Vec<u8>,
+    /// Whether it does not, and what is left of it is passed over.
+    skips: bool,
+}
+
+impl ErrorScan {
+    /// Takes the next piece: what the lines tell that it ends.
+    pub(crate) fn pass(&mut self, piece: &[u8]) -> ToldErrors {
+        let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        // Mostly its last byte.
+        let Some(last) = piece.iter().rposition(is_end) else {
+            self.keep(piece);
+            return ToldErrors::default();
+        };
+        let (mut lines, rest) = piece.split_at(last + 1);
+        let mut told = ToldErrors::default();
+        if self.skips || !self.line.is_empty() {
+            let first = lines.iter().position(is_end).map_or(0, |end| end + 1);
+            self.keep(&lines[..first]);
+            told = told_errors(&self.line);
+            self.line.clear();
+            (self.skips, lines) = (false, &lines[first..]);
+        }
+        let later = told_errors(lines);
+        self.keep(rest);
+        ToldErrors { any: told.any | later.any, of_the_pod: told.of_the_pod | later.of_the_pod }
+    }
+
+    fn keep(&mut self, part: &[u8]) {
+        if !self.skips {
+            self.line.extend_from_slice(part);
+            self.skips = self.line.len() > MOST_OF_A_LINE || !may_tell(&self.line);
+        }
+        if self.skips {
+            self.line.clear();
+        }
+    }
+}
+
+/// Whether a line that begins like this may tell of an error.
+fn may_tell(line: &[u8]) -> bool {
+    let begins = |whole: &[u8], line: &[u8]| line.starts_with(whole) || whole.starts_with(line);
+    let Some(data) = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii_start) else {
+        return begins(b"event:", line) || b"data:".starts_with(line);
+    };
+    data.strip_prefix(b"{").map_or(data.is_empty(), |object| begins(ERROR, object.trim_ascii_start()))
+}
+
+/// Bytes of an error's line that are kept until it is whole.
+const MOST_OF_A_LINE: usize = 16 << 10;
+
+/// The errors that whole lines tell of: by an event of that kind, or by data whose first member says so.
+fn told_errors(mut piece: &[u8]) -> ToldErrors {
     let mut told = ToldErrors::default();
     while !piece.is_empty() {
         let end = find_either(piece, *b"\n\r").unwrap_or(piece.len());
@@ -291,6 +345,26 @@ mod tests {
             assert!(!told_errors(fine.as_bytes()).of_the_pod, "{fine}");
         }
         assert!(told_errors(of_the_request.as_bytes()).any && !told_errors(b"data: {}\n\n").any);
+    }
+
+    #[test]
+    fn errors_are_found_whatever_pieces_they_come_in() {
+        let long = format!("data: {{\"a\":\"{}\"}}\n\n", "x".repeat(3 * MOST_OF_A_LINE));
+        for (stream, any, of_the_pod) in [
+            ("data: a\n\ndata: {\"error\":{\"code\":500}}\n\ndata: [DONE]\n\n", true, true),
+            ("event: error\r\ndata: x\r\n\r\n", true, true),
+            ("data:{ \"error\": {\"code\":400}}\n\ndata: {}\n\n", true, false),
+            ("data: {\"a\":{\"error\":1}}\ndata: event: error\n", false, false),
+            (&*format!("{long}event: error\n"), true, true),
+        ] {
+            for size in (1..40).chain([1_000, MOST_OF_A_LINE + 1]) {
+                let mut scan = ErrorScan::default();
+                let told: Vec<_> = stream.as_bytes().chunks(size).map(|piece| scan.pass(piece)).collect();
+                let found = (told.iter().any(|told| told.any), told.iter().any(|told| told.of_the_pod));
+                assert_eq!(found, (any, of_the_pod), "pieces of {size}: {stream:.80}");
+                assert!(scan.line.len() <= MOST_OF_A_LINE);
+            }
+        }
     }
 
     #[test]

@@ -154,24 +154,27 @@ struct PartialObject {
 impl PartialObject {
     /// Takes bytes until the object is whole, or is found to be none or too long: how many, and whether it is over.
     fn take(&mut self, bytes: &[u8]) -> (usize, bool) {
+        // Where in this piece the object begins. What is its own is kept at once, not byte for byte.
+        let mut begin = 0;
         for (at, byte) in bytes.iter().enumerate() {
             if self.depth == 0 {
                 match byte {
                     b':' if !self.has_colon => self.has_colon = true,
-                    b'{' if self.has_colon => self.depth = 1,
-                    byte if byte.is_ascii_whitespace() => continue,
+                    b'{' if self.has_colon => (self.depth, begin) = (1, at),
+                    byte if byte.is_ascii_whitespace() => {}
                     // Not consumed: it may begin the key.
                     _ => return (at, true),
                 }
-            } else {
-                self.step(*byte);
+                continue;
             }
-            if self.depth > 0 || byte == &b'}' {
-                self.text.push(*byte);
-            }
-            if self.depth == 0 && byte == &b'}' || self.text.len() == MAX_BYTES {
+            self.step(*byte);
+            if self.depth == 0 || self.text.len() + at + 1 - begin == MAX_BYTES {
+                self.text.extend_from_slice(&bytes[begin..=at]);
                 return (at + 1, true);
             }
+        }
+        if self.depth > 0 {
+            self.text.extend_from_slice(&bytes[begin..]);
         }
         (bytes.len(), false)
     }

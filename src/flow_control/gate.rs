@@ -196,6 +196,11 @@ impl<const W: usize> Router<W> {
         }
     }
 
+    /// How long a request waits at most, as things stand; none if it does not wait.
+    pub(super) fn waits_until(&self, ticket: Ticket) -> Option<Instant> {
+        self.gate().state.lock().queue.expiry(ticket)
+    }
+
     /// A request is gone.
     pub(super) fn forget(&self, ticket: Ticket) {
         let mut state = self.gate().state.lock();
@@ -259,7 +264,9 @@ impl<const W: usize> Router<W> {
             let size = self.prompt_size(&seen);
             let work = Work::of(size.tokens()).held_blocks(wanted.held, self.block_size()).output(size.output());
             let state = self.plugin_state();
-            *waiter.queued.lock() = Some([&state.load, &state.queued].map(|load| load.begin(wanted.pod, work)));
+            let [load, queued] = [&state.load, &state.queued].map(|load| load.begin(wanted.pod, work));
+            // In the order that they are let go: what waits is in the load as long as it is said to wait, or the pod would seem to have room.
+            *waiter.queued.lock() = Some([queued, load]);
         }
         let plan = decided?;
         let reserved = Reserved::of(&plan, self.prompt_size(&seen), self.block_size(), &self.plugin_state().load);

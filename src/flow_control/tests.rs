@@ -1,3 +1,4 @@
+mod leaving;
 mod new_work;
 mod shed;
 mod threads;

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -76,13 +76,19 @@ impl<const W: usize> WaitingRequest<W> {
         if let Some(error) = self.router.refuse(self.ticket) {
             return Err(error);
         }
-        let outcome = self.waiter.slot.lock().outcome.take();
-        // Another thread took it out of the queue, and is about to say so: it finds it gone.
-        outcome.unwrap_or_else(|| Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "saturated", "all pods are busy")))
+        for _ in 0..ABOUT_TO_SAY {
+            if let Some(outcome) = self.waiter.slot.lock().outcome.take() {
+                return outcome;
+            }
+            // Another thread took it out of the queue, and is about to say so.
+            std::thread::yield_now();
+        }
+        let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "saturated", "all pods are busy");
+        Err(error.retry_after(Duration::from_secs(1)))
     }
 
     /// Waits until it may go, or is shed.
-    pub(crate) async fn outcome(self, timer: &impl Timer) -> Result<Decided<W>, ApiError> {
+    pub(crate) async fn outcome(mut self, timer: &impl Timer) -> Result<Decided<W>, ApiError> {
         let mut at = timer.now();
         loop {
             // Now and then somebody has to look, however quiet it is.
@@ -97,6 +103,10 @@ impl<const W: usize> WaitingRequest<W> {
                 None => self.router.look(),
             }
             at = timer.now();
+            if at >= self.expires {
+                // Requests may wait for longer since there are other settings.
+                self.expires = self.router.waits_until(self.ticket).unwrap_or(self.expires);
+            }
             if at > self.expires + LOST {
                 // Whoever had it in hand broke down.
                 return Err(ApiError::unavailable("expired", "the request waited for too long"));
@@ -120,7 +130,9 @@ impl<const W: usize> Drop for WaitingRequest<W> {
 }
 
 /// Long after its time it is not in the queue any more.
-const LOST: std::time::Duration = std::time::Duration::from_secs(5);
+const LOST: Duration = Duration::from_secs(5);
 /// How often one that waits looks for itself, and how soon again at least.
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
-const SHORTEST: std::time::Duration = std::time::Duration::from_millis(1);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const SHORTEST: Duration = Duration::from_millis(1);
+/// How often one looks that another thread has in hand. That thread has nothing else to do between taking it and saying so.
+const ABOUT_TO_SAY: u32 = 1_000;

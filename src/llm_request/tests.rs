@@ -28,6 +28,24 @@ fn where_the_prompt_is_is_known_of_the_body_that_pods_get() {
 }
 
 #[test]
+fn what_clients_may_not_say_is_gone_from_what_pods_get_however_it_was_read() {
+    let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+    for (body, left) in [
+        (r#"{"model":"sim","n":1,"kv_transfer_params":{"remote_host":"evil"}}"#, r#"{"model":"sim","n":1}"#),
+        (r#"{"bootstrap_host":"evil","model":"default"}"#, r#"{"model":"sim"}"#),
+        (r#"{"model":"sim","sampling_params":{"n":1}}"#, r#"{"model":"sim","sampling_params":{"n":1}}"#),
+    ] {
+        let router = Router::builder("sim").alias("default").pod(crate::PodSpec::new("a", "a:1")).build().unwrap();
+        let request = router.read(parts.clone(), Bytes::from_static(body.as_bytes())).unwrap();
+        let prepared = router.prepare(request, None).unwrap();
+        assert_eq!(prepared.dispatch.request().body(), left, "{body}");
+    }
+    let router = Router::builder("sim").pod(crate::PodSpec::new("a", "a:1")).build().unwrap();
+    let unread = router.read_opaque(parts, Bytes::from_static(br#"{"bootstrap_host":"evil"}"#));
+    assert_eq!(router.prepare(unread, None).unwrap().dispatch.request().body(), "{}");
+}
+
+#[test]
 fn a_body_that_is_not_read_may_be_anything_and_is_routed_all_the_same() {
     let router = Router::builder("sim").pod(crate::PodSpec::new("a", "a:1")).build().unwrap();
     let (parts, ()) = http::Request::post("/v1/audio/transcriptions").body(()).unwrap().into_parts();

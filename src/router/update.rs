@@ -266,6 +266,12 @@ impl<const W: usize> Router<W> {
         Ok(pod)
     }
 
+    /// The pods of a list that there is room for now.
+    #[cfg(feature = "discovery")]
+    pub(crate) fn fitting(&self, pods: &[PodSpec]) -> Vec<PodSpec> {
+        self.0.registry.lock().fitting(self.index(), pods)
+    }
+
     /// Lets a pod go. What is under way on it ends there; what it held is forgotten. False if there is none of the name.
     pub fn leave(&self, name: &str) -> bool {
         let mut registry = self.0.registry.lock();

@@ -13,7 +13,7 @@ the same part is simulated with those costs, pods and caches.
 For each figure and each two rules: their difference seed by seed with its 95% interval, on engines and simulated. Ends with 1 where both
 intervals exclude zero on different sides. Hits are vLLM's own counters.
 
-`--check` shows that it can say no. It has not been run on engines to its end yet: no page has its figures.
+`--check` shows that it can say no. `docs/routing-quality.md` has what it showed.
 """
 
 import asyncio

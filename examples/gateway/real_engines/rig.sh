@@ -19,6 +19,9 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 rig=${RIG:-$here/../../../target/real_engines}
+# A pod is three processes that import some thousand files of Python: what the first compiles of them is kept for the others, and for later
+# starts, whatever the machine says of other environments.
+unset PYTHONDONTWRITEBYTECODE
 vllm=0.32.0
 torch=2.13.0
 

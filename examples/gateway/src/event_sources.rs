@@ -50,6 +50,8 @@ struct PodSource {
 enum PodStatus {
     Zmq(SubscriberStatus),
     Other(Arc<SourceStatus>),
+    /// They could not be followed: with the next configuration it is tried again.
+    Failed(Arc<SourceStatus>),
 }
 
 impl EventSources {
@@ -94,6 +96,7 @@ impl EventSources {
             let kept = pods.iter().any(|Configured { pod, settings, .. }| {
                 settings.name == *name && *pod == running.pod && settings.events == running.events
             });
+            let kept = kept && !matches!(running.status, PodStatus::Failed(_));
             if !kept {
                 running.stop.cancel();
             }
@@ -112,7 +115,7 @@ impl EventSources {
                     Ok(status) => PodStatus::Zmq(status),
                     Err(error) => {
                         tracing::warn!(pod = settings.name, %error, "a pod's events are not followed");
-                        PodStatus::Other(other)
+                        PodStatus::Failed(other)
                     }
                 },
                 // Reporters of all transports meet in the ingest.
@@ -137,7 +140,7 @@ impl EventSources {
     pub(super) fn view(&self, name: &str) -> SourceView {
         match self.pods.get(name).map(|source| &source.status) {
             Some(PodStatus::Zmq(status)) => zmq::view(status),
-            Some(PodStatus::Other(status)) => status.view(),
+            Some(PodStatus::Other(status) | PodStatus::Failed(status)) => status.view(),
             None => SourceView::default(),
         }
     }

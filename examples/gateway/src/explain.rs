@@ -203,7 +203,9 @@ fn reason(step: &StepTrace) -> String {
     let passed: Vec<&str> =
         step.filters.iter().filter(|filter| filter.passed_over).map(|filter| &*filter.filter).collect();
     let passed = if passed.is_empty() { String::new() } else { format!(", {} passed over", passed.join(", ")) };
-    format!("{picker} of {kept} of {} pods{passed}", step.offered.len())
+    let last = step.last_resort.len();
+    let last = if last == 0 { String::new() } else { format!(", {last} tried last, as failing now and then") };
+    format!("{picker} of {kept} of {} pods{passed}{last}", step.offered.len())
 }
 
 /// Three digits are enough to compare by.

@@ -17,7 +17,7 @@ use kv_index::Pod;
 use pointsman::{Admitted, Audited, LlmRequest, Prepared, check_encoding, ensure_request_id};
 use routing_core::Trace;
 use routing_exec::handoff::Api;
-use routing_exec::observe::{MeteredHost, RequestLabels};
+use routing_exec::observe::MeteredHost;
 use routing_exec::{Executor, GatheredBody};
 
 use super::app_state::{Admission, AppState};
@@ -25,7 +25,7 @@ use super::error_response::{self, ApiError};
 use super::explain;
 use super::flow::Claimed;
 use super::host::RequestHost;
-use super::model::Model;
+use super::model::{Model, operation};
 use super::prefetched::Prefetched;
 use super::request_log::Decision;
 use super::request_record::{Arrival, RequestRecord};
@@ -148,10 +148,10 @@ async fn dispatch(app: &Arc<AppState>, model: &Model, routed: Routed<'_>) -> Res
     });
     let audited = host.audited();
     let operation = operation(api);
-    let labels = RequestLabels::new(operation).model(host.model().to_owned());
+    let meters = model.meters(api);
     let spans = app.observers.spans(&host, operation, deciding);
     let host = RequestHost::new(Arc::clone(app), host, key, spans);
-    let executing = model.executor.execute(dispatch, MeteredHost::new(host, labels));
+    let executing = model.executor.execute(dispatch, MeteredHost::with_meters(host, meters));
     let Some(mut response) = app.force_closed.until(executing).await else {
         return error_response::response(&error_response::draining(), api);
     };
@@ -195,16 +195,6 @@ fn strip_own(headers: &mut HeaderMap) {
 
 fn announced_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// What a request is called in metrics, as OpenTelemetry has it where it has a name.
-fn operation(api: Api) -> &'static str {
-    match api {
-        Api::Chat | Api::Responses | Api::Messages => "chat",
-        Api::Embeddings => "embeddings",
-        Api::CountTokens => "count_tokens",
-        _ => "text_completion",
-    }
 }
 
 /// A JSON response.

@@ -114,6 +114,11 @@ fn breakers(out: &mut Text<'_>, pods: &[state::PodState]) {
             out.line(name, &[("pod", &pod.name), ("state", state)], f64::from(u8::from(pod.circuit == state)));
         }
     }
+    let name = "pod_withheld_ratio";
+    out.family(name, "gauge", "The share of requests that go to other pods since too many of a pod's failed lately.");
+    for pod in pods {
+        out.line(name, &[("pod", &pod.name)], f64::from(pod.withheld_percent) / 100.0);
+    }
 }
 
 /// What became of the requests that were sent to each pod.

@@ -6,6 +6,8 @@ use kv_index::Index;
 use pointsman::{PodSpec, Profile as RouterProfile, ProfileError, Router, RouterUpdate, document};
 use routing_core::Workflow;
 use routing_exec::adapter::{HyperTransport, TokioTimer};
+use routing_exec::handoff::Api;
+use routing_exec::observe::{RequestLabels, RequestMeters};
 use routing_exec::{DispatchPolicy, TransportExecutor};
 use routing_plugins::PluginState;
 
@@ -20,6 +22,8 @@ pub(super) struct Model {
     pub(super) executor: TransportExecutor<PodTransport, TokioTimer>,
     /// What requests that wait are woken by.
     pub(super) timer: TokioTimer,
+    /// By what its requests are called.
+    meters: [(&'static str, Arc<RequestMeters>); OPERATIONS.len()],
 }
 
 impl Model {
@@ -63,9 +67,33 @@ impl Model {
         };
         let router = builder.build().map_err(|error| StartError::model(served, &error))?;
         let transport = HyperTransport::new(client.clone(), router.addresses());
-        Ok(Self { executor: router.executor(transport, TokioTimer::new()), router, timer: TokioTimer::new() })
+        let meters = OPERATIONS.map(|operation| {
+            let labels = RequestLabels::new(operation).model(router.name().to_owned());
+            (operation, Arc::new(RequestMeters::new(labels)))
+        });
+        Ok(Self { executor: router.executor(transport, TokioTimer::new()), router, timer: TokioTimer::new(), meters })
+    }
+
+    /// The metrics of its requests to an API.
+    pub(super) fn meters(&self, api: Api) -> Arc<RequestMeters> {
+        let operation = operation(api);
+        let found = self.meters.iter().find(|(name, _)| *name == operation);
+        Arc::clone(found.map_or(&self.meters[0].1, |(_, meters)| meters))
     }
 }
+
+/// What a request is called in metrics, as OpenTelemetry has it where it has a name.
+pub(super) fn operation(api: Api) -> &'static str {
+    let [text_completion, chat, embeddings, count_tokens] = OPERATIONS;
+    match api {
+        Api::Chat | Api::Responses | Api::Messages => chat,
+        Api::Embeddings => embeddings,
+        Api::CountTokens => count_tokens,
+        _ => text_completion,
+    }
+}
+
+const OPERATIONS: [&str; 4] = ["text_completion", "chat", "embeddings", "count_tokens"];
 
 /// What a router has to change to be as it is configured.
 ///

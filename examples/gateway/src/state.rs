@@ -151,6 +151,8 @@ pub struct PodState {
     pub healthy: bool,
     /// Its circuit breaker: `closed`, `open`, `half_open`, or `cooling` where it pushes back.
     pub circuit: &'static str,
+    /// How many of a hundred requests go elsewhere though it is closed, since too many failed.
+    pub withheld_percent: u8,
     /// Requests in flight from this gateway.
     pub in_flight: u32,
     /// Those waiting for a first token.
@@ -289,6 +291,7 @@ fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState
         role: PodRole::of(entry.spec.role).name(),
         healthy: entry.healthy,
         circuit: entry.breaker.name(),
+        withheld_percent: entry.breaker.withheld_percent,
         in_flight: in_flight.requests,
         prefilling: in_flight.prefilling,
         queued_tokens: in_flight.uncached_tokens,

@@ -1,7 +1,8 @@
 //! One band: start-time fair queueing among keys, by the tokens that they were charged.
 //!
 //! The key with the lowest counter is next. A key that begins to wait starts no lower than the lowest of those that wait, so nobody
-//! saves up turns; what it was charged beyond that is remembered, so nobody loses debts by waiting for an instant. A counter that is no
+//! saves up turns, and no lower than what others were served since, shared among who waits and one more, so that keys which come and go do not keep
+//! one from its turn; what it was charged beyond that is remembered, so nobody loses debts by waiting for an instant. A counter that is no
 //! higher says nothing, and is forgotten: memory is bounded by who waits and who was served more than those.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,7 +187,7 @@ impl<T> Band<T> {
 
     /// Removes an item. If it is served, its key is charged its tokens.
     pub(super) fn remove(&mut self, name: &Arc<str>, at: ItemKey, is_served: bool) -> Option<Item<T>> {
-        let lowest = self.turns.first().map(|(counter, ..)| *counter);
+        let (lowest, waiting) = (self.turns.first().map(|(counter, ..)| *counter), self.turns.len() as u64);
         let key = self.keys.get_mut(name)?;
         let item = key.items.remove(&at)?;
         self.turns.remove(&(key.counter, key.since, Arc::clone(name)));
@@ -195,8 +196,11 @@ impl<T> Band<T> {
         key.size = key.size.minus(item.size);
         self.size = self.size.minus(item.size);
         if is_served {
-            self.floor = self.floor.max(lowest.unwrap_or(0));
-            key.counter = key.counter.saturating_add(virtual_tokens(item.size.tokens, key.weight));
+            let charged = virtual_tokens(item.size.tokens, key.weight);
+            // Even if all that is served is of keys that have just come, each as low as the last: who waits comes to be the lowest.
+            let least = self.floor.saturating_add((charged / (waiting + 1)).max(1));
+            self.floor = least.max(lowest.unwrap_or(0));
+            key.counter = key.counter.saturating_add(charged);
         }
         if key.items.is_empty() {
             self.idle.insert((key.counter, Arc::clone(name)));

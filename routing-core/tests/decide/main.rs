@@ -12,8 +12,8 @@ use common::{Best, By, Keep, Number, decide, fleet, plugin, pods, request};
 use kv_index::{PodId, PodSet};
 use routing_core::{
     DEFAULT_POD_WORDS, DecideError, Declare, Filter, OnEmpty, Picker, PluginError, PrepareContext, Preparer,
-    ProfileBuilder, Ranking, Read, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Slot, Totals, Trace,
-    Workflow, Write,
+    ProfileBuilder, Ranking, Read, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Slot, StepBuilder,
+    Totals, Trace, Workflow, WorkflowBuilder, Write,
 };
 
 fn profile<const W: usize>() -> ProfileBuilder<W> {
@@ -51,6 +51,35 @@ fn a_filter_whose_wish_cannot_be_had_is_passed_over() {
         .scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0));
     let plan = decide(&workflow.build().unwrap().into(), &request(), &fleet).unwrap();
     assert_eq!(pods(&plan, "s"), [2, 1]);
+}
+
+/// Wants nobody gone, and some tried last.
+struct Last(&'static [u16]);
+
+impl Filter for Last {
+    fn filter(&self, _: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+        Ok(candidates)
+    }
+
+    fn last_resort(&self, _: &RoutingContext<'_>, _: PodSet) -> Option<PodSet> {
+        Some(only(self.0))
+    }
+}
+
+#[test]
+fn what_is_a_last_resort_is_ranked_behind_all_others_and_picked_where_there_are_none() {
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(4);
+    // Three are picked at most.
+    for (last, expected) in
+        [(&[1, 3][..], &[2, 0, 3, 1][..]), (&[3, 200], &[2, 1, 0, 3]), (&[0, 1, 2, 3], &[3, 2, 1]), (&[], &[3, 2, 1])]
+    {
+        let profile = profile()
+            .filter("last", OnEmpty::Fail, move |_: &mut Declare<'_>| Last(last))
+            .filter("none", OnEmpty::Fail, |_: &mut Declare<'_>| Last(&[]))
+            .scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0));
+        let workflow = WorkflowBuilder::new().step(StepBuilder::new("s", profile).ranked(5)).build().unwrap();
+        assert_eq!(pods(&decide(&workflow, &request(), &fleet).unwrap(), "s"), expected, "{last:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use routing_core::flow::{BandConfig, FlowConfig, FlowOrder, FlowQueue, FlowRequest};
+use routing_core::flow::{BandConfig, FlowConfig, FlowOrder, FlowQueue, FlowRequest, QueueLimits};
 
 /// The largest request.
 const LARGEST: u64 = 1_000;
@@ -35,6 +35,30 @@ fn served(
 
 fn of(had: &BTreeMap<(usize, String), u64>, band: usize, key: &str) -> u64 {
     had.get(&(band, key.to_owned())).copied().unwrap_or(0)
+}
+
+/// However many keys come for one request each, who waits goes.
+#[test]
+fn keys_that_come_and_go_keep_nobody_from_its_turn() {
+    for (own, others) in [(1_000, 1_000), (1_000, 10), (10, 1_000), (1_000, 1)] {
+        let (mut queue, now) =
+            (FlowQueue::new(FlowConfig::default().limits(QueueLimits::default())).unwrap(), Instant::now());
+        let push = |queue: &mut FlowQueue<u64>, key: &str, tokens| {
+            let request = FlowRequest::new(0, key, tokens).prompt_tokens(tokens);
+            queue.push(request, tokens, now).ticket.unwrap()
+        };
+        push(&mut queue, "waits", own);
+        let second = push(&mut queue, "waits", own);
+        push(&mut queue, "comes", others);
+        let most = 8 + 4 * own / others;
+        let goes = (0..=most).find(|at| {
+            push(&mut queue, &format!("comes-{at}"), others);
+            let next = queue.next_ticket().unwrap();
+            queue.take(next, now).unwrap();
+            next == second
+        });
+        assert!(goes.is_some(), "{own} tokens behind {others} each: not within {most} turns");
+    }
 }
 
 proptest! {

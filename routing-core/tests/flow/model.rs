@@ -1,7 +1,7 @@
 //! The literal model of flow control: a list, sorted anew each time.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use routing_core::ProgramTurn;
@@ -111,8 +111,10 @@ impl Model {
         let FlowRequest { band, key, tokens, .. } = &entry.request;
         let lowest = self.waiting.iter().filter(|other| other.request.band == *band);
         let lowest = lowest.map(|other| self.keys[&(*band, other.request.key.to_string())].counter).min().unwrap();
-        self.floors[*band] = self.floors[*band].max(lowest);
         let charge = self.charge(key, *tokens);
+        let waiting = self.waiting.iter().filter(|other| other.request.band == *band).map(|other| &other.request.key);
+        let waiting = waiting.collect::<BTreeSet<_>>().len() as u64;
+        self.floors[*band] = lowest.max(self.floors[*band] + (charge / (waiting + 1)).max(1));
         self.keys.get_mut(&(*band, key.to_string())).unwrap().counter += charge;
         for other in 0..self.owed.len() {
             let share = (f64::from(self.config.bands[other].min_share) * 10_000.0).round() as i64;

@@ -1,7 +1,7 @@
 //! Request targets: the pod's address, whatever the request's own authority.
 
 use http::header::AUTHORIZATION;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::PathAndQuery;
 use http::{Request, Uri};
 use routing_core::Pod;
 
@@ -14,14 +14,15 @@ pub(super) fn direct<B>(
     pod: Pod,
     mut request: Request<B>,
 ) -> Result<Request<B>, TransportError> {
-    let address = addresses.address(pod).ok_or(TransportError::Connect("the pod has no address".into()))?;
-    let (scheme, authority) = parse(&address).ok_or(TransportError::Connect("the pod's address is none".into()))?;
+    let (scheme, authority) = addresses.origin(pod).ok_or_else(|| {
+        let why = if addresses.address(pod).is_some() { NO_ADDRESS } else { "the pod has no address" };
+        TransportError::Connect(why.into())
+    })?;
     let mut parts = http::uri::Parts::default();
     parts.path_and_query =
         Some(request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
     (parts.scheme, parts.authority) = (Some(scheme), Some(authority));
-    *request.uri_mut() =
-        Uri::from_parts(parts).map_err(|_| TransportError::Connect("the pod's address is none".into()))?;
+    *request.uri_mut() = Uri::from_parts(parts).map_err(|_| TransportError::Connect(NO_ADDRESS.into()))?;
     // A client's idea of the host is not the pod's.
     request.headers_mut().remove(http::header::HOST);
     if let Some(authorization) = addresses.authorization(pod) {
@@ -32,18 +33,7 @@ pub(super) fn direct<B>(
     Ok(request)
 }
 
-fn parse(address: &str) -> Option<(Scheme, Authority)> {
-    let (scheme, authority) = match address.split_once("://") {
-        Some(("http", authority)) => (Scheme::HTTP, authority),
-        Some(("https", authority)) => (Scheme::HTTPS, authority),
-        Some(_) => return None,
-        None => (Scheme::HTTP, address),
-    };
-    let authority = authority.strip_suffix('/').unwrap_or(authority);
-    // Nothing but a host and a port: a user's name in it would be sent along.
-    let authority: Authority = authority.parse().ok()?;
-    (!authority.host().is_empty() && !authority.as_str().contains('@')).then_some((scheme, authority))
-}
+const NO_ADDRESS: &str = "the pod's address is none";
 
 #[cfg(test)]
 mod tests {

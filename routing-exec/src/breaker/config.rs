@@ -20,7 +20,8 @@ pub struct BreakerConfig {
     pub slow_factor: Option<f64>,
     /// No time to first byte below this is slow.
     pub slow_floor: Duration,
-    /// The share of the last requests whose failure opens a breaker though not in a row; `None` switches that off.
+    /// The share of the last requests whose failure opens a breaker though not in a row; `None` switches that off. From a fifth of it on a part
+    /// of the requests goes to pods that fail less, nine tenths at most.
     pub failure_rate: Option<f64>,
     /// How many last requests that is the share of; at least one.
     pub failure_rate_window: u32,

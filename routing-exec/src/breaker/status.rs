@@ -45,6 +45,9 @@ pub struct BreakerStatus {
     pub times_opened: u32,
     /// When the first failure was recorded after which there was no success.
     pub failing_since: Option<Instant>,
+    /// How many of a hundred requests go elsewhere though it is closed, since too many failed lately: the more, the nearer that is to
+    /// [`BreakerConfig::failure_rate`](super::BreakerConfig::failure_rate). What the pods that are offered have in common counts for none.
+    pub withheld_percent: u8,
 }
 
 impl BreakerStatus {
@@ -73,6 +76,6 @@ impl BreakerStatus {
             State::Cooling { .. } => (BreakerState::Open, 0),
             State::HalfOpen { times, .. } => (BreakerState::HalfOpen, times),
         };
-        Self { state: kind, open_until: state.open_until(), times_opened, failing_since }
+        Self { state: kind, open_until: state.open_until(), times_opened, failing_since, withheld_percent: 0 }
     }
 }

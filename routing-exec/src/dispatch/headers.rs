@@ -4,20 +4,20 @@ use http::HeaderMap;
 use http::header::{ALT_SVC, CONNECTION, CONTENT_LOCATION, HeaderName, LINK, LOCATION, PROXY_AUTHENTICATE};
 use http::header::{PROXY_AUTHORIZATION, REFRESH, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA};
 
-use crate::handoff::headers::{ROUTING, remove_where};
+use crate::handoff::headers::{ROUTING, is_own, remove_where};
 
-/// Removes hop-by-hop headers: the known ones, and those that `Connection` names.
-pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+/// Removes hop-by-hop headers, the known ones and those that `Connection` names, and those that are meant beside them: in one walk.
+pub(super) fn strip_hop_by_hop_and(headers: &mut HeaderMap, is_meant: impl Fn(&HeaderName) -> bool) {
     let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named = named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
     let named: Vec<HeaderName> = named.collect();
-    remove_where(headers, |name| HOP_BY_HOP.contains(name) || named.contains(name));
+    remove_where(headers, |name| HOP_BY_HOP.contains(name) || named.contains(name) || is_meant(name));
 }
 
-/// Removes headers of a pod's response that name addresses behind the gateway, or what listens there: no client can go there, and
-/// none is to know.
-pub(super) fn strip_internal(headers: &mut HeaderMap) {
-    remove_where(headers, |name| INTERNAL.contains(name) || ROUTING.contains(name));
+/// Removes what a client does not get of a pod's headers or trailers: hop-by-hop ones, those in the gateway's name, and those that
+/// name addresses behind the gateway, or what listens there: no client can go there, and none is to know.
+pub(super) fn strip_for_client(headers: &mut HeaderMap) {
+    strip_hop_by_hop_and(headers, |name| is_own(name) || INTERNAL.contains(name) || ROUTING.contains(name));
 }
 
 const INTERNAL: [HeaderName; 7] = [ALT_SVC, CONTENT_LOCATION, LINK, LOCATION, REFRESH, SERVER, VIA];
@@ -48,7 +48,7 @@ mod tests {
         }
         headers.append("connection", HeaderValue::from_static("close, X-Hop"));
         headers.append("connection", HeaderValue::from_static("bad name,"));
-        strip_hop_by_hop(&mut headers);
+        strip_hop_by_hop_and(&mut headers, |_| false);
         assert_eq!(headers.keys().collect::<Vec<_>>(), ["x-stays"]);
     }
 
@@ -70,7 +70,7 @@ mod tests {
             headers.append(name, HeaderValue::from_static("http://10.0.0.5:8000/"));
             headers.append(name, HeaderValue::from_static("twice"));
         }
-        strip_internal(&mut headers);
+        strip_for_client(&mut headers);
         let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["retry-after", "x-engine"]);

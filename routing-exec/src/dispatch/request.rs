@@ -9,11 +9,12 @@ use json_edit::JsonError;
 use routing_core::{Pod, Role};
 
 use super::Dispatch;
-use super::headers::strip_hop_by_hop;
+use super::headers::strip_hop_by_hop_and;
 use super::legs::LegState;
 use crate::client_fields::ClientFields;
-use crate::handoff::headers::{ROUTING, ensure_request_id, is_own, remove_where};
+use crate::handoff::headers::{ROUTING, ensure_request_id, is_own};
 use crate::handoff::{Api, HandoffError, LegContext, UsageFix};
+use crate::read_body::ReadBody;
 use crate::splitmix64;
 
 /// A client's request with its whole body.
@@ -51,22 +52,31 @@ impl ClientRequest {
     /// The same for clients that may set some of the restricted fields.
     #[must_use]
     pub fn with_fields(parts: &request::Parts, body: Bytes, seed: u64, fields: &ClientFields) -> Self {
+        match ReadBody::read(&body, |_| {}) {
+            Ok(read) => Self::of_read(parts, &read, seed, fields),
+            Err(error) => {
+                let request = Self::of_parts(parts, body, seed);
+                let is_read = !request.body.is_empty() && (request.api != Api::Other || may_be_json(&request.headers));
+                Self { unreadable: is_read.then_some(error), ..request }
+            }
+        }
+    }
+
+    /// The same of a body that was read already, and is not looked through again.
+    #[must_use]
+    pub fn of_read(parts: &request::Parts, read: &ReadBody, seed: u64, fields: &ClientFields) -> Self {
+        // Nor does the client choose where blocks are fetched from, or what is told of them.
+        Self { streams: read.streams(), ..Self::of_parts(parts, fields.strip_read(read), seed) }
+    }
+
+    fn of_parts(parts: &request::Parts, body: Bytes, seed: u64) -> Self {
         let mut headers = parts.headers.clone();
-        strip_hop_by_hop(&mut headers);
-        remove_where(&mut headers, |name| is_own(name) || ROUTING.contains(name) || REMADE.contains(name));
+        strip_hop_by_hop_and(&mut headers, |name| is_own(name) || ROUTING.contains(name) || REMADE.contains(name));
         let path = parts.uri.path_and_query().cloned();
         let uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
         ensure_request_id(&mut headers, splitmix64::finalize(seed));
-        // Nor does the client choose where blocks are fetched from, or what is told of them.
-        let read = fields.strip_finding(&body, "stream");
-        let api = Api::of(uri.path());
-        let is_read = !body.is_empty() && (api != Api::Other || may_be_json(&headers));
-        let unreadable = read.as_ref().err().filter(|_| is_read).copied();
-        let (stripped, stream) = read.unwrap_or_else(|_| (body.clone(), None));
-        let streams = stream.and_then(|stream| stream.as_bool()).unwrap_or(false);
-        let body = stripped;
-        let (method, deadline) = (parts.method.clone(), None);
-        Self { method, uri, headers, body, unreadable, api, streams, deadline, seed, transfer: 0 }
+        let (method, api) = (parts.method.clone(), Api::of(uri.path()));
+        Self { method, uri, headers, body, unreadable: None, api, streams: false, deadline: None, seed, transfer: 0 }
     }
 
     /// Sets the time at which the dispatch ends, complete or not.

@@ -8,12 +8,11 @@ use http::{HeaderMap, response};
 
 use super::Dispatch;
 use super::attempt::Attempt;
-use super::headers::{strip_hop_by_hop, strip_internal};
+use super::headers::strip_for_client;
 use crate::action::{Action, TimerId};
 use crate::error::DispatchError;
 use crate::failure::Failure;
 use crate::handoff::UsageFix;
-use crate::handoff::headers::strip_own_headers;
 use crate::hook::HookError;
 use crate::report::{AttemptOutcome, DispatchOutcome};
 use crate::sse::{self, Boundary, Opening};
@@ -160,9 +159,7 @@ impl Dispatch {
             return;
         }
         if let Some(mut trailers) = trailers {
-            strip_hop_by_hop(&mut trailers);
-            strip_own_headers(&mut trailers);
-            strip_internal(&mut trailers);
+            strip_for_client(&mut trailers);
             self.push(Action::Trailers(trailers));
         }
         let status =
@@ -312,9 +309,7 @@ impl Dispatch {
         // The pod did not decline.
         self.probing = false;
         let usage = if is_corrected { self.usage_fix(is_stream) } else { None };
-        strip_hop_by_hop(&mut head.headers);
-        strip_own_headers(&mut head.headers);
-        strip_internal(&mut head.headers);
+        strip_for_client(&mut head.headers);
         if usage.is_some() || is_stream || !self.hooks.is_empty() {
             // Corrections and hooks may change the length, and so may an error event at the end of a stream.
             head.headers.remove(CONTENT_LENGTH);

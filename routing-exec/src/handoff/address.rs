@@ -6,6 +6,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 
 use http::HeaderValue;
+use http::uri::{Authority, Scheme};
 use routing_core::Pod;
 
 /// Addresses of pods, for dialects that name them to engines.
@@ -13,12 +14,43 @@ pub trait PodAddresses: Send + Sync + fmt::Debug {
     /// Host and port of a pod, such as `10.0.0.5:8000`, with a scheme or without; `None` if unknown.
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>>;
 
+    /// Where requests to a pod go: its [address](Self::address), parsed. A table that parses its addresses once answers by what it has;
+    /// `None` if there is no address, or it is none.
+    fn origin(&self, pod: Pod) -> Option<(Scheme, Authority)> {
+        parse_origin(&self.address(pod)?)
+    }
+
     /// The `authorization` of requests to a pod, which the stock transports send instead of the client's; `None` if the pod has no
     /// key of its own. Make it [sensitive](HeaderValue::set_sensitive), so that it is not printed.
     fn authorization(&self, pod: Pod) -> Option<HeaderValue> {
         let _ = pod;
         None
     }
+}
+
+/// The scheme and the authority of an address: a host and perhaps a port, with `http://`, `https://` or neither. `None` for anything else.
+///
+/// # Examples
+///
+/// ```
+/// use routing_exec::handoff::parse_origin;
+///
+/// let (scheme, authority) = parse_origin("https://pod.example:8443/").unwrap();
+/// assert_eq!((scheme.as_str(), authority.as_str()), ("https", "pod.example:8443"));
+/// assert_eq!(parse_origin("user@pod.example"), None);
+/// ```
+#[must_use]
+pub fn parse_origin(address: &str) -> Option<(Scheme, Authority)> {
+    let (scheme, authority) = match address.split_once("://") {
+        Some(("http", authority)) => (Scheme::HTTP, authority),
+        Some(("https", authority)) => (Scheme::HTTPS, authority),
+        Some(_) => return None,
+        None => (Scheme::HTTP, address),
+    };
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    // Nothing but a host and a port: a user's name in it would be sent along.
+    let authority: Authority = authority.parse().ok()?;
+    (!authority.host().is_empty() && !authority.as_str().contains('@')).then_some((scheme, authority))
 }
 
 /// No address is known.

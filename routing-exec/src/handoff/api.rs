@@ -40,18 +40,20 @@ impl Api {
     /// The API of a path, whatever its prefix.
     #[must_use]
     pub fn of(path: &str) -> Self {
-        let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-        let known = [
-            ("/chat/completions", Self::Chat),
-            ("/completions", Self::Completions),
-            ("/responses", Self::Responses),
-            ("/messages", Self::Messages),
-            ("/messages/count_tokens", Self::CountTokens),
-            ("/embeddings", Self::Embeddings),
-            ("/inference/v1/generate", Self::InferenceGenerate),
-            ("/generate", Self::Generate),
-        ];
-        known.into_iter().find(|(end, _)| path.ends_with(end)).map_or(Self::Other, |(_, api)| api)
+        // Asked several times a request: by the last part of it, rather than by each that is known.
+        let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
+        let Some((before, last)) = path[..end].trim_end_matches('/').rsplit_once('/') else { return Self::Other };
+        match last {
+            "completions" if before.ends_with("/chat") => Self::Chat,
+            "completions" => Self::Completions,
+            "responses" => Self::Responses,
+            "messages" => Self::Messages,
+            "count_tokens" if before.ends_with("/messages") => Self::CountTokens,
+            "embeddings" => Self::Embeddings,
+            "generate" if before.ends_with("/inference/v1") => Self::InferenceGenerate,
+            "generate" => Self::Generate,
+            _ => Self::Other,
+        }
     }
 
     /// Whether its streams end with `data: [DONE]`.
@@ -105,6 +107,35 @@ mod tests {
         ];
         for (path, api) in cases {
             assert_eq!(Api::of(path), api, "{path}");
+        }
+    }
+
+    const OTHERS: [(&str, Api); 3] =
+        [("chat/completions", Api::Other), ("/count_tokens", Api::Other), ("", Api::Other)];
+
+    /// Literally: the first of these that a path ends with.
+    const ENDS: [(&str, Api); 8] = [
+        ("/chat/completions", Api::Chat),
+        ("/completions", Api::Completions),
+        ("/responses", Api::Responses),
+        ("/messages", Api::Messages),
+        ("/messages/count_tokens", Api::CountTokens),
+        ("/embeddings", Api::Embeddings),
+        ("/inference/v1/generate", Api::InferenceGenerate),
+        ("/generate", Api::Generate),
+    ];
+
+    #[test]
+    fn an_api_is_told_by_the_end_of_its_path() {
+        for start in ["", "/", "/v1", "v1", "/a/chat", "/inference/v1", "/messages", "/x?/y"] {
+            for (middle, _) in ENDS.iter().chain(&OTHERS) {
+                for end in ["", "/", "//", "?x=/generate", "#/messages", "s"] {
+                    let path = format!("{start}{middle}{end}");
+                    let bare = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+                    let api = ENDS.iter().find(|(known, _)| bare.ends_with(known)).map_or(Api::Other, |(_, api)| *api);
+                    assert_eq!(Api::of(&path), api, "{path}");
+                }
+            }
         }
     }
 }

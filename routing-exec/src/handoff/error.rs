@@ -53,6 +53,6 @@ pub enum DroppedHandoff {
     NoParameters,
     /// A parameter that the decode pod cannot do without is missing, `null` or empty.
     Missing(&'static str),
-    /// The request has several prompts, and the response is about one.
+    /// The request has several prompts, or wants several answers, and a transfer is about one.
     Batched,
 }

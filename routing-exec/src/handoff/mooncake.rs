@@ -9,7 +9,7 @@ use routing_core::Pod;
 
 use super::address::host;
 use super::dialect::Dialect;
-use super::error::HandoffError;
+use super::error::{DroppedHandoff, HandoffError};
 use super::headers::DATA_PARALLEL_RANK;
 use super::ids::uuid;
 use super::leg::{LegBody, LegContext, Side};
@@ -21,6 +21,9 @@ use super::{Handoff, HandoffMode, HandoffReuse};
 /// The prefill leg has `max_tokens` of 1 (`max_completion_tokens` and `min_tokens` too, where the client has set them), no
 /// stream, and goes to the data-parallel rank whose engine the decode leg names, by the header `x-data-parallel-rank`. The
 /// decode leg is the client's own body with the prefill pod's bootstrap server and engine.
+///
+/// Of several prompts in one request, or several answers to it, vLLM makes requests that would share the transfer and get each other's blocks:
+/// then none is named, and the decode pod prefills by itself ([`LegBody::dropped`]).
 ///
 /// An engine's id changes whenever it starts, so the host asks each prefill pod's bootstrap server for it
 /// ([`MooncakeEngine::query`]) and answers by [`MooncakeEngines`].
@@ -112,6 +115,13 @@ impl Handoff for Mooncake {
             return leg.untouched();
         }
         let body = leg.object()?;
+        let caps = Caps { completion: When::IfPresent, least: When::IfPresent };
+        if prefill::is_split(leg.api, body) {
+            return match side {
+                Side::Decode => prefill::dropped(leg, DroppedHandoff::Batched),
+                _ => Ok(LegBody::new(prefill::unset_transfer(prefill::one_token(leg.api, body, caps)?).finish())),
+            };
+        }
         let pod = leg.prefiller()?;
         let engine = self.engines.engine(pod).ok_or(HandoffError::NoEngine(pod))?;
         let transfer = format!("xfer-{}", uuid(leg.transfer));
@@ -127,7 +137,6 @@ impl Handoff for Mooncake {
             let edit = prefill::set_transfer(Edit::new(body), leg.api, Fragment::object(parameters));
             return Ok(LegBody::new(edit.finish()));
         }
-        let caps = Caps { completion: When::IfPresent, least: When::IfPresent };
         let edit = prefill::one_token(leg.api, body, caps)?;
         let mut sent = LegBody::new(prefill::set_transfer(edit, leg.api, Fragment::object(parameters)).finish());
         sent.headers.insert(DATA_PARALLEL_RANK, HeaderValue::from(engine.rank));

@@ -20,7 +20,8 @@ use super::{Handoff, HandoffMode, HandoffReuse};
 /// A decode pod that is told to fetch, but not from where, fails the request or waits for blocks that never come. So if one
 /// of the five that it needs (`remote_block_ids`, `remote_engine_id`, `remote_request_id`, `remote_host`, `remote_port`) is
 /// missing, `null` or empty, none is passed on, the decode pod prefills by itself, and [`LegBody::dropped`] says so. So too
-/// for several prompts in one request, of which the response describes only one.
+/// for several prompts in one request, or several answers to it (`n`, `best_of`): the response describes only one. Then the prefill pod is not
+/// asked to keep blocks, which nobody would fetch.
 ///
 /// The response's cached tokens are those of the prefill pod, 0 if it does not say: the decode pod would count all that it
 /// fetched.
@@ -49,7 +50,11 @@ impl Handoff for Nixl {
             Side::Prefill => {
                 let caps = Caps { completion: When::Always, least: When::Always };
                 let edit = prefill::one_token(leg.api, leg.object()?, caps)?;
-                Ok(LegBody::new(prefill::set_transfer(edit, leg.api, asked()).finish()))
+                let edit = match prefill::is_split(leg.api, leg.object()?) {
+                    true => prefill::unset_transfer(edit),
+                    false => prefill::set_transfer(edit, leg.api, asked()),
+                };
+                Ok(LegBody::new(edit.finish()))
             }
             Side::Decode => decode(leg),
         }
@@ -76,18 +81,14 @@ fn asked() -> Fragment<'static> {
 
 fn decode(leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
     let body = leg.object()?;
-    let is_batch = prefill::prompts(leg.api, body).is_some_and(|prompts| prompts > 1);
-    let parameters = if is_batch { Err(DroppedHandoff::Batched) } else { transferred(leg.prefilled) };
+    let is_split = prefill::is_split(leg.api, body);
+    let parameters = if is_split { Err(DroppedHandoff::Batched) } else { transferred(leg.prefilled) };
     match parameters {
         Ok(parameters) => {
             let edit = json_edit::Edit::new(body);
             Ok(LegBody::new(prefill::set_transfer(edit, leg.api, parameters.into()).finish()))
         }
-        Err(why) => {
-            // What a client wrote there itself would send the pod to a host of the client's choice.
-            let without = prefill::remove_transfer(body).map(|body| Ok(LegBody::new(body)));
-            Ok(LegBody { dropped: Some(why), ..without.unwrap_or_else(|| leg.untouched())? })
-        }
+        Err(why) => prefill::dropped(leg, why),
     }
 }
 

@@ -1,9 +1,10 @@
-//! Prefill legs: one output token, and no stream.
+//! Prefill legs: one output token, and no stream; what both legs of vLLM's dialects have to say of transfers.
 
-use json_edit::{Edit, Fragment, Object};
+use json_edit::{Edit, Fragment, Object, Raw};
 
 use super::api::Api;
-use super::error::HandoffError;
+use super::error::{DroppedHandoff, HandoffError};
+use super::leg::{LegBody, LegContext};
 
 /// Which limits a dialect sets besides the one that every request of an API has.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +58,33 @@ pub(super) fn set_transfer<'a>(edit: Edit<'a>, api: Api, parameters: Fragment<'a
 }
 
 /// Removes them from wherever they could be read.
+pub(super) fn unset_transfer(edit: Edit<'_>) -> Edit<'_> {
+    edit.remove(PARAMETERS).remove_path(&NESTED)
+}
+
+/// The body without them, if it has any.
 pub(super) fn remove_transfer(body: Object<'_>) -> Option<Vec<u8>> {
     let is_there = body.get(PARAMETERS).is_some() || body.get_path(&NESTED).is_some();
-    is_there.then(|| Edit::new(body).remove(PARAMETERS).remove_path(&NESTED).finish())
+    is_there.then(|| unset_transfer(Edit::new(body)).finish())
+}
+
+/// The leg of a decode pod that is told of no transfer: it prefills by itself. What a client wrote there itself would send the pod to a host of
+/// the client's choice.
+pub(super) fn dropped(leg: &LegContext<'_>, why: DroppedHandoff) -> Result<LegBody, HandoffError> {
+    let without = remove_transfer(leg.object()?).map(|body| Ok(LegBody::new(body)));
+    Ok(LegBody { dropped: Some(why), ..without.unwrap_or_else(|| leg.untouched())? })
+}
+
+/// Whether vLLM makes several requests of one, for each prompt and each answer: a transfer is of one, so that the others' blocks would stay where
+/// they are for minutes, or be those of another's prompt.
+pub(super) fn is_split(api: Api, body: Object<'_>) -> bool {
+    let answers = |path: &[&str]| body.get_path(path).and_then(Raw::as_f64).is_some_and(|answers| answers > 1.0);
+    let is_several = match api {
+        Api::Chat | Api::Completions => answers(&["n"]) || answers(&["best_of"]),
+        Api::Generate | Api::InferenceGenerate => answers(&["sampling_params", "n"]),
+        _ => false,
+    };
+    is_several || prompts(api, body).is_some_and(|prompts| prompts > 1)
 }
 
 pub(super) const PARAMETERS: &str = "kv_transfer_params";

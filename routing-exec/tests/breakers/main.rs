@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a fleet that cannot be set up is a failed test")]
 
+mod changes;
 mod model;
 mod push_back;
+mod withheld;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -8,7 +8,8 @@ use kv_index::{
 };
 use routing_core::{
     Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking,
-    Request, Role, RoutingContext, RoutingInput, RoutingPlan, StepBuilder, Totals, Trace, WorkflowBuilder, Write,
+    Request, Role, RoutingContext, RoutingInput, RoutingPlan, StepBuilder, StepTrace, Totals, Trace, WorkflowBuilder,
+    Write,
 };
 
 use crate::load::PodLoad;
@@ -101,6 +102,19 @@ impl<const W: usize> Setup<W> {
         request: Request<'_>,
         declare: impl FnOnce(&mut Declare<'_>) -> F + Send + 'static,
     ) -> Vec<usize> {
+        let step = self.traced_in(role, request, declare);
+        let kept: PodSet<W> = step.offered - step.filters[0].removed;
+        assert_eq!(kept.is_empty(), step.ranking.is_empty(), "{step:?}");
+        kept.iter().map(|pod| pod.index()).collect()
+    }
+
+    /// What a step with the filter does.
+    pub(crate) fn traced_in<F: Filter<W> + 'static>(
+        &self,
+        role: Role,
+        request: Request<'_>,
+        declare: impl FnOnce(&mut Declare<'_>) -> F + Send + 'static,
+    ) -> StepTrace<W> {
         let profile = self.profile("serve").filter("filter", OnEmpty::Fail, declare);
         let workflow = WorkflowBuilder::new().step(StepBuilder::new("serve", profile).role(role)).build().unwrap();
         let request = if request.tokens.is_none() { request.tokens(&[]) } else { request };
@@ -111,11 +125,9 @@ impl<const W: usize> Setup<W> {
             RoutingInput::new(&request, &fleet).traced(&mut trace),
             &mut RoutingPlan::default(),
         );
-        let step = trace.steps.last().expect("one step");
-        let filter = step.filters.first().unwrap_or_else(|| panic!("the filter did not run: {decided:?}"));
-        let kept: PodSet<W> = step.offered - filter.removed;
-        assert_eq!(kept.is_empty(), decided.is_err(), "{decided:?}");
-        kept.iter().map(|pod| pod.index()).collect()
+        let step = trace.steps.pop().expect("one step");
+        assert!(!step.filters.is_empty(), "the filter did not run: {decided:?}");
+        step
     }
 }
 

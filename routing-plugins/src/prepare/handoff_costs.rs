@@ -215,7 +215,8 @@ impl<const W: usize> HandoffCostPreparer<W> {
         let fleet = context.fleet();
         let takers = fleet.serving(Role::Prefill) - context.excluded() - fleet.draining() - self.open_breakers.opened();
         let well = takers & fleet.healthy();
-        if well.is_empty() { takers & fleet.fallback() } else { well }
+        let takers = if well.is_empty() { takers & fleet.fallback() } else { well };
+        takers - self.open_breakers.left_out(takers, context.request().seed)
     }
 
     /// Adds what the prefill costs on another pod.

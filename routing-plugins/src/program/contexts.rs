@@ -54,7 +54,7 @@ impl Table {
     pub(super) fn recognize(&self, prompt: &ProgramPrompt, now: Instant) -> Recognized {
         let of = |id: u64| self.contexts.peek(&id).filter(|one| one.key == prompt.key && one.tenant == prompt.tenant);
         let is_at_once = |context: &Context| now.saturating_duration_since(context.began) <= AT_ONCE;
-        match self.owners.find(&prompt.sampled) {
+        match self.owners.find(prompt.tenant, &prompt.sampled) {
             Known::Nobody => Recognized::New,
             // What others of the program branched off at, and somebody does now.
             Known::Program { program, last, depth } => match of(last) {
@@ -126,7 +126,7 @@ impl Table {
             self.services.leave(context.program);
             let contexts = &self.contexts;
             let program_of = |id: u64| contexts.peek(&id).map(|context| context.program);
-            self.owners.replace((id, context.program), &context.sampled, &[], program_of);
+            self.owners.replace(context.tenant, (id, context.program), &context.sampled, &[], program_of);
             self.blocks -= context.sampled.len();
             self.running -= usize::from(context.running > 0);
             if let Some(key) =

@@ -2,7 +2,8 @@
 //!
 //! Every block that ends on a multiple of [`SAMPLED_TOKENS`] is looked at, whatever the size of blocks, so that two prompts which begin alike are
 //! compared at the same places. A request belongs to the context that alone has the last such block known of it, or to the program that all who
-//! have it are of. One that several programs have, of a system prompt, says nothing.
+//! have it are of. One that several programs have, of a system prompt, says nothing. Each tenant has owners of its own: what others send says
+//! nothing of whose a prompt is, but their pods' caches have its blocks once for all.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,7 +15,10 @@ use kv_index::BlockHash;
 /// Owners of blocks.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    owners: HashMap<u64, Owner, BuildHasherDefault<AHasher>>,
+    /// By tenant and block.
+    owners: HashMap<(u64, u64), Owner, BuildHasherDefault<AHasher>>,
+    /// How many contexts have a block, whoever's they are.
+    holders: HashMap<u64, u32, BuildHasherDefault<AHasher>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +41,11 @@ pub(super) enum Known {
 }
 
 impl Owners {
-    /// Whose the last known block of a prompt is.
-    pub(super) fn find(&self, sampled: &[u64]) -> Known {
+    /// Whose the last known block of a tenant's prompt is.
+    pub(super) fn find(&self, tenant: u64, sampled: &[u64]) -> Known {
         for (at, hash) in sampled.iter().enumerate().rev() {
             let depth = at + 1;
-            match self.owners.get(hash) {
+            match self.owners.get(&(tenant, *hash)) {
                 None => {}
                 Some(Owner::Context(context)) => return Known::Context { context: *context, depth },
                 Some(Owner::Shared { program: Some(program), last, .. }) => {
@@ -53,23 +57,35 @@ impl Owners {
         Known::Nobody
     }
 
-    /// A context of a program has these blocks now, and had those. `program_of` says whose another context is. How many of the blocks,
-    /// from the first on, others have.
+    /// A context of a program of a tenant has these blocks now, and had those. `program_of` says whose another context is. How many of the
+    /// blocks, from the first on, others have.
     pub(super) fn replace(
         &mut self,
+        tenant: u64,
         (context, program): (u64, u64),
         before: &[u64],
         now: &[u64],
         program_of: impl Fn(u64) -> Option<u64>,
     ) -> usize {
         let common = before.iter().zip(now).take_while(|(a, b)| a == b).count();
-        before[common..].iter().for_each(|hash| self.remove(context, *hash));
-        now[common..].iter().for_each(|hash| self.insert((context, program), *hash, &program_of));
-        let is_shared = |hash: &&u64| matches!(self.owners.get(*hash), Some(Owner::Shared { .. }));
+        for hash in &before[common..] {
+            self.remove(context, (tenant, *hash));
+            if let Entry::Occupied(mut holders) = self.holders.entry(*hash) {
+                *holders.get_mut() -= 1;
+                if *holders.get() == 0 {
+                    holders.remove();
+                }
+            }
+        }
+        for hash in &now[common..] {
+            self.insert((context, program), (tenant, *hash), &program_of);
+            *self.holders.entry(*hash).or_insert(0) += 1;
+        }
+        let is_shared = |hash: &&u64| self.holders.get(*hash).is_some_and(|holders| *holders > 1);
         now.iter().take_while(is_shared).count()
     }
 
-    fn insert(&mut self, (context, program): (u64, u64), hash: u64, program_of: &impl Fn(u64) -> Option<u64>) {
+    fn insert(&mut self, (context, program): (u64, u64), hash: (u64, u64), program_of: &impl Fn(u64) -> Option<u64>) {
         match self.owners.entry(hash) {
             Entry::Vacant(free) => {
                 free.insert(Owner::Context(context));
@@ -85,7 +101,7 @@ impl Owners {
         }
     }
 
-    fn remove(&mut self, context: u64, hash: u64) {
+    fn remove(&mut self, context: u64, hash: (u64, u64)) {
         let Entry::Occupied(mut known) = self.owners.entry(hash) else { return };
         match known.get_mut() {
             // Once shared it stays so until nobody has it: what is left says nothing of who it is.

@@ -190,7 +190,8 @@ impl<const W: usize> Programs<W> {
         let program_of = |id: u64| table.contexts.peek(&id).map(|context| context.program);
         let before = table.contexts.peek(&turn.context).map_or(&[][..], |context| &context.sampled[..]);
         table.blocks = table.blocks + prompt.sampled.len() - before.len();
-        let shared = table.owners.replace((turn.context, turn.program), before, &prompt.sampled, program_of);
+        let shared =
+            table.owners.replace(prompt.tenant, (turn.context, turn.program), before, &prompt.sampled, program_of);
         let context = table.contexts.get_or_insert_mut(turn.context, || Context::new(turn.program, prompt, now));
         if is_new {
             table.services.enter(turn.program);

@@ -266,6 +266,8 @@ fn what_one_tenant_says_is_nothing_of_anothers() {
     let scene = Scene::new(ProgramLimits::default());
     let one = scene.turn(&prompt(&[1, 2, 3]).tenant(1), 0);
     assert_ne!(scene.turn(&prompt(&[1, 2, 3, 4]).tenant(2), 0).program, one.program);
+    // Nor is it less its own since another one said the same.
+    assert_eq!(scene.turn(&prompt(&[1, 2, 3, 4]).tenant(1), 0).program, one.program);
     let keyed = scene.turn(&prompt(&[7]).key(Some(5)).tenant(1), 0);
     assert_ne!(scene.turn(&prompt(&[7, 8]).key(Some(5)).tenant(2), 0).program, keyed.program);
 }

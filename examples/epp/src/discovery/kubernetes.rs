@@ -118,6 +118,14 @@ impl InferencePoolPods {
         self
     }
 
+    /// The same, where that doubles up to another time than 30 seconds.
+    #[must_use]
+    pub fn retry_at_most(mut self, most: Duration) -> Self {
+        self.retry = Retry { most, ..self.retry };
+        self.pool.set_retry(self.retry);
+        self
+    }
+
     /// Takes over what the API server says of the pool.
     fn follow_pool(&mut self) -> Result<(), KubernetesError> {
         let found = self.pool.objects().and_then(|pools| pools.get(&self.name)).cloned();

@@ -1,7 +1,11 @@
 //! What goes wrong: refusals, expired watches, connections cut. All of it is told and got over, and the list stays.
 
+use std::time::Duration;
+
+use pointsman::Discovery;
 use pointsman_epp::discovery::kubernetes::{KubernetesError, PoolVersion};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::api_server::{ApiServer, OLD_POOLS, PODS, POOLS, brief, gone, next};
 
@@ -55,6 +59,43 @@ async fn a_refusal_by_the_older_group_is_not_the_last_word() {
         assert!(matches!(error, KubernetesError::Forbidden { verb: "list", .. }), "{error}");
         assert!(error.to_string().contains("inferencepools.inference.networking.x-k8s.io"), "{error}");
     }
+    server.list(POOLS, 200, include_str!("pools.v1.list.json"));
+    assert_eq!(until_list(&mut pods).await.len(), 2);
+}
+
+/// Where the kind of a pool's version is gone for a while, and the older one, which the cluster has too, knows of no pool: that it is deleted
+/// nobody said, and once it is there again it is followed.
+#[tokio::test]
+async fn a_pool_whose_version_is_gone_for_a_while_stays() {
+    let server = ApiServer::recorded();
+    server.list(OLD_POOLS, 200, r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#);
+    let watch = server.watch(POOLS);
+    let mut pods = server.pods().retry_at_most(Duration::from_millis(20));
+    assert_eq!(next(&mut pods).await.unwrap().len(), 2);
+    server.list(POOLS, 404, "404 page not found\n");
+    watch.send(&gone());
+    // It is asked for again, and refused, some times.
+    let is_asked = async {
+        while server.requests(OLD_POOLS).len() < 4 {
+            let told = timeout(Duration::from_millis(5), pods.next()).await;
+            assert!(!matches!(told, Ok(Ok(_))), "{told:?}");
+        }
+    };
+    timeout(Duration::from_secs(30), is_asked).await.expect("it is asked for again and again");
+    let mut pool: Value = serde_json::from_str(include_str!("pools.v1.list.json")).unwrap();
+    pool["items"] = json!([]);
+    server.list(POOLS, 200, pool.to_string());
+    assert_eq!(until_list(&mut pods).await.len(), 0, "now it is said to be deleted");
+}
+
+/// A pool that is made in the version that is preferred after the older one was found, without a pool.
+#[tokio::test]
+async fn a_version_that_comes_later_is_followed() {
+    let server = ApiServer::start();
+    server.list(PODS, 200, include_str!("pods.list.json"));
+    server.list(OLD_POOLS, 200, r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#);
+    let mut pods = server.pods().retry_at_most(Duration::from_millis(20));
+    assert!(matches!(next(&mut pods).await, Err(KubernetesError::NoPool { .. })));
     server.list(POOLS, 200, include_str!("pools.v1.list.json"));
     assert_eq!(until_list(&mut pods).await.len(), 2);
 }

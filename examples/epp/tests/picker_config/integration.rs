@@ -145,3 +145,16 @@ schedulingProfiles:
         assert_eq!(scene.winner(&request), 1, "default/pod-1 by the {kind}");
     }
 }
+
+/// Where all who can do a step are unwell, one of them is asked: others' health is of no use to it.
+#[test]
+fn a_role_comes_before_health() {
+    let pods = ["decode", "prefill", "prefill"].map(|role| ScenePod::default().label("llm-d.ai/role", role));
+    let scene = Scene::new(&sample("deploy_dp_epp"), &pods);
+    let decode = scene.fleet.pods().iter().next().unwrap();
+    let is_asked = || (0..50).all(|seed| scene.winner(&request(BODY).seed(seed)) == decode.index());
+    scene.state.open_breakers.withhold(decode, 230);
+    assert!(is_asked());
+    scene.state.open_breakers.open(decode);
+    assert!(is_asked());
+}

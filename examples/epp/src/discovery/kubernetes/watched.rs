@@ -35,6 +35,10 @@ pub(super) struct Watched<K, V> {
     at: usize,
     /// How many of them, one after another, the cluster turned out not to have.
     missing: usize,
+    /// Which of them the objects were listed of.
+    listed: usize,
+    /// When the preferred one is asked for again, while another one has no objects: it may have been made meanwhile.
+    again_at: Option<Instant>,
     config: watcher::Config,
     read: fn(K) -> V,
     stream: BoxStream<'static, watcher::Result<Event<K>>>,
@@ -56,6 +60,8 @@ where
             resources,
             at: 0,
             missing: 0,
+            listed: 0,
+            again_at: None,
             config,
             read,
             stream,
@@ -87,7 +93,20 @@ where
                 sleep_until(at).await;
                 self.retry_at = None;
             }
-            match self.stream.next().await {
+            let again = async {
+                match self.again_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let next = tokio::select! {
+                next = self.stream.next() => next,
+                () = again => {
+                    (self.at, self.missing) = (0, 0);
+                    None
+                }
+            };
+            match next {
                 Some(Ok(event)) => {
                     if self.take(event) {
                         (self.delay, self.missing) = (self.retry.first, 0);
@@ -113,11 +132,20 @@ where
                 false
             }
             Event::InitDone => {
-                self.objects = Some(std::mem::take(&mut self.incoming));
+                let incoming = std::mem::take(&mut self.incoming);
+                self.again_at = (self.at > 0 && incoming.is_empty()).then(|| Instant::now() + self.retry.most);
+                // That another version has none says nothing of objects whose own version is gone for a while.
+                let is_another = self.again_at.is_some() && self.listed != self.at;
+                if is_another && self.objects.as_ref().is_some_and(|objects| !objects.is_empty()) {
+                    return false;
+                }
+                self.listed = self.at;
+                self.objects = Some(incoming);
                 true
             }
             Event::Apply(object) => {
                 let name = name(&object);
+                (self.listed, self.again_at) = (self.at, None);
                 self.objects.get_or_insert_default().insert(name, (self.read)(object));
                 true
             }
@@ -157,6 +185,7 @@ where
     }
 
     fn restart(&mut self) {
+        self.again_at = None;
         self.stream = watcher(self.resources[self.at].api.clone(), self.config.clone()).boxed();
     }
 }
