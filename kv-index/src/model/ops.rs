@@ -98,10 +98,17 @@ struct World<const W: usize> {
     /// Whether each name's pod has lied, and whether any ever did.
     liars: [bool; NAMES],
     has_lied: bool,
+    /// Whether any pod ever lied or did not say what a block follows.
+    is_odd: bool,
     /// Every prompt seen, to search for.
     prompts: Vec<Vec<u32>>,
     now: u8,
     matches: Matches<W>,
+}
+
+/// What a search looks up at most, of so many blocks that pods stop at so many depths of: O(K · log N).
+fn most_lookups(depths: usize, blocks: usize) -> usize {
+    (depths + 1) * (2 + (blocks + 1).ilog2() as usize)
 }
 
 impl<const W: usize> World<W> {
@@ -114,6 +121,7 @@ impl<const W: usize> World<W> {
             pods: vec![None; NAMES],
             liars: [false; NAMES],
             has_lied: false,
+            is_odd: false,
             hasher,
             prompts: vec![vec![]],
             now: 0,
@@ -330,6 +338,10 @@ impl<const W: usize> World<W> {
                     _ => self.index.scan(&chain, &mut self.matches),
                 }
                 let groups = self.matches.groups();
+                if kind == 0 && !self.is_odd {
+                    let most = most_lookups(groups.len(), chain.len());
+                    assert!(self.matches.lookups() <= most, "{} look-ups, {groups:?}", self.matches.lookups());
+                }
                 assert!(groups.windows(2).all(|pair| pair[0].depth > pair[1].depth), "deepest first: {groups:?}");
                 assert!(groups.iter().all(|group| group.depth > 0 && !group.pods.is_empty()));
                 let total: usize = groups.iter().map(|group| group.pods.len()).sum();
@@ -380,7 +392,10 @@ impl<const W: usize> World<W> {
             PodUpdate::Removed(.., Order::Scattered) => {
                 blocks = (0..3).flat_map(|round| blocks.iter().skip(round).step_by(3)).copied().collect();
             }
-            PodUpdate::Stored(.., Told::Nothing) => parent = Parent::Unknown,
+            PodUpdate::Stored(.., Told::Nothing) => {
+                parent = Parent::Unknown;
+                self.is_odd = true;
+            }
             // In narrow bounds it matters how often a block counts.
             PodUpdate::Stored(.., Told::Lie) if self.config.max_blocks > 1_000 && !blocks.is_empty() => {
                 parent = if from > 0 { Parent::Root } else { Parent::Block(blocks[blocks.len() - 1]) };
@@ -391,7 +406,7 @@ impl<const W: usize> World<W> {
                     parent = if from == 0 { Parent::Root } else { Parent::Block(chain[from - 1]) };
                 }
                 self.liars[slot(pod).0] = true;
-                self.has_lied = true;
+                (self.has_lied, self.is_odd) = (true, true);
             }
             _ => {}
         }

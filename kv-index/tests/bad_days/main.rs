@@ -5,6 +5,7 @@
 
 mod contradictions;
 mod leaving;
+mod lookups;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
