@@ -15,7 +15,7 @@ enum Step {
     /// Stores so much of it that it has so many blocks, so many an event.
     Store { pod: usize, prompt: usize, to: usize, chunk: usize },
     /// As many pods as this do, chunk by chunk.
-    InStep { pods: usize, prompt: usize, to: usize, chunk: usize },
+    Together { pods: usize, prompt: usize, to: usize, chunk: usize },
     /// Loses what is behind a depth, so many blocks an event, last first.
     EvictTail { pod: usize, prompt: usize, from: usize, chunk: usize },
     /// Loses blocks in the middle.
@@ -29,7 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
     let chunk = prop_oneof![Just(1_usize), Just(7), Just(16), Just(128), Just(LONGEST)];
     prop_oneof![
         8 => (pod.clone(), prompt.clone(), at.clone(), chunk.clone()).prop_map(|(pod, prompt, to, chunk)| Step::Store { pod, prompt, to, chunk }),
-        4 => (2..=PODS, prompt.clone(), at.clone(), chunk.clone()).prop_map(|(pods, prompt, to, chunk)| Step::InStep { pods, prompt, to, chunk }),
+        4 => (2..=PODS, prompt.clone(), at.clone(), chunk.clone()).prop_map(|(pods, prompt, to, chunk)| Step::Together { pods, prompt, to, chunk }),
         5 => (pod.clone(), prompt.clone(), at.clone(), chunk).prop_map(|(pod, prompt, from, chunk)| Step::EvictTail { pod, prompt, from, chunk }),
         2 => (pod.clone(), prompt, at, 1..40_usize).prop_map(|(pod, prompt, from, count)| Step::EvictMiddle { pod, prompt, from, count }),
         1 => pod.prop_map(|pod| Step::Restart { pod }),
@@ -70,7 +70,7 @@ impl Fleet {
     fn run(&mut self, step: &Step) {
         match *step {
             Step::Store { pod, prompt, to, chunk } => self.store(&[self.pods[pod]], prompt, to, chunk),
-            Step::InStep { pods, prompt, to, chunk } => self.store(&self.pods[..pods], prompt, to, chunk),
+            Step::Together { pods, prompt, to, chunk } => self.store(&self.pods[..pods], prompt, to, chunk),
             Step::EvictTail { pod, prompt, from, chunk } => {
                 for blocks in self.prompts[prompt][from - 1..].rchunks(chunk) {
                     let reversed: Vec<BlockHash> = blocks.iter().rev().copied().collect();
@@ -102,7 +102,7 @@ impl Fleet {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_honest_pods_do_a_search_looks_up_few_segments(steps in prop::collection::vec(step(), 1..60)) {
