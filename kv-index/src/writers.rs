@@ -93,7 +93,7 @@ struct Owner {
 
 /// When one of many is to own the index.
 struct Many {
-    /// Updates since one of many was last given it.
+    /// Updates since there were many, or since one of many was last given it.
     updates: AtomicU32,
     /// After how many of them one is.
     patience: AtomicU32,
@@ -147,8 +147,11 @@ impl WriterGate {
         let mut now = self.mode.load(Ordering::SeqCst);
         while now & STATE != MANY {
             if is_of(now, GIVEN, thread) {
-                // Until then it writes as one of many. Where nothing becomes garbage, nobody else looks whether an epoch has passed.
-                pin.flush();
+                // Until then it writes as one of many. Where nothing becomes garbage, nobody else looks whether an epoch has passed; and as long as
+                // somebody is pinned none does, so that looking at every update would be in vain.
+                if self.many.updates.fetch_add(1, Ordering::Relaxed) % COUNTED == 0 {
+                    pin.flush();
+                }
                 break;
             }
             let is_first = now & STATE == NOBODYS;
@@ -182,6 +185,7 @@ impl WriterGate {
         // Relaxed, here and below: numbers that only say when to try again.
         let patience = self.many.patience.load(Ordering::Relaxed);
         let lasted = self.owner.updates.swap(0, Ordering::Relaxed) > OFTEN * u64::from(patience);
+        self.many.updates.store(0, Ordering::Relaxed);
         self.many.patience.store(if lasted { PATIENCE } else { (2 * patience).min(LONGEST) }, Ordering::Relaxed);
     }
 

@@ -64,6 +64,7 @@ impl Changes {
                 (Event::Removed(removed), CopiesLeft::NoneAnywhere) => {
                     change.drop_blocks(removed.blocks);
                     change.commit();
+                    change.lets_others_in();
                 }
                 (Event::Removed(removed), CopiesLeft::Known(1..)) => {
                     // Not the last that we know of: the engine has others.

@@ -317,6 +317,7 @@ where
                 observer.iter().for_each(|observer| observer.forgot());
             }
             fill(state);
+            change.lets_others_in();
             state.forgot &= !state.translator.changes.has_cleared();
             state.translator.changes.apply(change, state.translator.semantics());
             state.clears = change.cache().clears;

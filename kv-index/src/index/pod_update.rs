@@ -59,6 +59,12 @@ impl<'a, const W: usize> PodUpdate<'a, W> {
         self.pin.writers() == Writers::One
     }
 
+    /// Something was done that takes as long as a batch: whoever waits meanwhile is let in.
+    #[cfg(feature = "engine")]
+    pub(crate) fn lets_others_in(&mut self) {
+        self.pin.let_in();
+    }
+
     /// What is done next may take long, or waits for others: whoever writes to other pods need not wait for it.
     pub(crate) fn keeps_nobody_waiting(&mut self) {
         self.pin.step_aside();
@@ -77,9 +83,10 @@ impl<'a, const W: usize> PodUpdate<'a, W> {
         }
     }
 
-    /// Asks for what the events of a batch will look up first, and then for the segments that it leads to, so that their misses
-    /// overlap.
+    /// Asks for what the first events of a batch will look up first, and then for the segments that it leads to, so that their misses
+    /// overlap. Of more than caches hold that would be in vain.
     pub(crate) fn prefetch<'e>(&self, events: impl Iterator<Item = Event<'e>> + Clone) {
+        let events = events.take(EVENTS_AHEAD);
         let Segments { directory, .. } = &self.index.segments;
         for event in events.clone() {
             first_looked_up(&event).into_iter().for_each(|hash| directory.prefetch(hash));
@@ -153,6 +160,9 @@ fn first_looked_up(event: &Event<'_>) -> Option<BlockHash> {
         Event::Cleared => None,
     }
 }
+
+/// How many events of a batch are looked at before the first is carried out.
+const EVENTS_AHEAD: usize = 512;
 
 /// How many blocks ahead a store or removal asks for.
 const AHEAD: usize = 16;

@@ -6,7 +6,8 @@
 //! Whoever lacks a block is out from there on, so holes need no thought. Where pods contradicted each other about a segment, or a pod is
 //! loose, the block that a pod seems to lack is looked up: it may have it elsewhere, and goes on from there by itself.
 //!
-//! [`Index::scan`] is the definition, pod by pod and block by block; every other search must answer the same.
+//! [`Index::scan`] is the definition, pod by pod and block by block; every other search must answer the same of all pods that did not say something
+//! false of what a block follows. Of one that did it may find less.
 
 mod elsewhere;
 mod prompt;
@@ -22,7 +23,8 @@ use crate::segments::{SegmentId, View};
 impl<const WORDS: usize> Index<WORDS> {
     /// Finds how many leading blocks of `chain` each live pod holds.
     ///
-    /// `chain` is one prompt's block hashes in order. The answer equals [`Index::scan`]'s, holes or not. Of pods that
+    /// `chain` is one prompt's block hashes in order. The answer equals [`Index::scan`]'s, holes or not; of a pod that said something false of
+    /// what a block follows it may be less. Of pods that
     /// change meanwhile it counts no block that they did not hold at some moment of the call, and every prefix that they
     /// held all the while.
     pub fn search(&self, chain: &[BlockHash], matches: &mut Matches<WORDS>) {

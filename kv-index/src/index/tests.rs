@@ -69,6 +69,37 @@ fn ownership_that_comes_and_goes_loses_nothing() {
     assert_eq!(owned.load(Ordering::Relaxed), 12, "who writes alone owns the index after a while");
 }
 
+/// A long expiry of the owner keeps no other thread waiting.
+#[test]
+fn who_writes_beside_a_long_expiry_does_not_wait_for_its_end() {
+    const BLOCKS: u64 = 50_000;
+    let attempt = || {
+        let index: Index = Index::new(Config::default());
+        let [a, b] = ["a", "b"].map(|name| index.join(name).expect("room"));
+        index.speculate(a, &blocks(BLOCKS), origin()).expect("live");
+        let (begun, due) = (AtomicU64::new(0), origin() + Duration::from_secs(1));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                while begun.load(Ordering::Relaxed) == 0 {
+                    std::thread::yield_now();
+                }
+                #[expect(clippy::disallowed_methods, reason = "times are what is compared")]
+                let came = std::time::Instant::now();
+                index.speculate(b, &blocks(1), due).expect("live");
+                came.elapsed()
+            });
+            #[expect(clippy::disallowed_methods, reason = "as above")]
+            let came = std::time::Instant::now();
+            begun.store(1, Ordering::Relaxed);
+            assert_eq!(index.expire(due, BLOCKS as usize).dropped, BLOCKS as usize);
+            let took = came.elapsed();
+            other.join().expect("it ends").as_secs_f64() / took.as_secs_f64()
+        })
+    };
+    let least = (0..5).map(|_| attempt()).fold(f64::INFINITY, f64::min);
+    assert!(least < 0.2, "{least} of the time that it takes");
+}
+
 /// Nobody follows itself: it is a block of which nothing is known, found by its hash, until its parent is named.
 #[test]
 fn a_block_that_follows_itself_follows_something_unknown() {

@@ -74,6 +74,7 @@ impl<const WORDS: usize> Index<WORDS> {
                 break;
             }
             let Some(mut change) = self.registry.handle(id).and_then(|pod| self.change(pod).ok()) else { continue };
+            change.keeps_nobody_waiting();
             while work < budget.max(1) {
                 let Some(due) = change.cache().next_due(now) else { break };
                 work += 1;

@@ -141,6 +141,7 @@ impl<const W: usize> PodUpdate<'_, W> {
         }
         let (mut left, mut dead, mut is_sure) = (0, 0, true);
         for spans in buffers.spans.chunk_by(|a, b| (a.segment, a.life) == (b.segment, b.life)) {
+            self.pin.let_in();
             let (gone, is_all) = self.index.segments.remove(self.pod, spans, &self.pin);
             (left, dead) = (left + gone.held, dead + gone.dead);
             let named: usize = spans.iter().map(|span| (span.to - span.from) as usize).sum();
