@@ -1,9 +1,10 @@
 //! One band: start-time fair queueing among keys, by the tokens that they were charged.
 //!
-//! The key with the lowest counter is next. A key that begins to wait starts no lower than the lowest of those that wait, so nobody
-//! saves up turns, and no lower than what others were served since, shared among who waits and one more, so that keys which come and go do not keep
-//! one from its turn; what it was charged beyond that is remembered, so nobody loses debts by waiting for an instant. A counter that is no
-//! higher says nothing, and is forgotten: memory is bounded by who waits and who was served more than those.
+//! The key with the lowest counter is next. A key that begins to wait starts at the *virtual time*: no lower than the lowest of those that wait, so
+//! nobody saves up turns, and further by what is served, shared among who waits by weight, so that keys which come and go do not keep one from its
+//! turn; but never behind more than the next request of who is the lowest, however much was served in one go. What a key was charged beyond that is
+//! remembered, so nobody loses debts by waiting for an instant. A counter that is no higher says nothing, and is forgotten: memory is bounded by
+//! who waits and who was served more than those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,8 +23,10 @@ pub(super) struct Band<T> {
     most: BTreeSet<Turn>,
     /// Keys that do not wait, by their counters.
     idle: BTreeSet<(u64, Arc<str>)>,
-    /// The lowest counter that anybody begins with.
+    /// The counter that anybody begins with: the virtual time.
     floor: u64,
+    /// The weights of keys that wait.
+    weights: u64,
     size: Size,
 }
 
@@ -110,7 +113,7 @@ impl Size {
 impl<T> Default for Band<T> {
     fn default() -> Self {
         let (turns, largest, most, idle) = Default::default();
-        Self { keys: BTreeMap::new(), turns, largest, most, idle, floor: 0, size: Size::default() }
+        Self { keys: BTreeMap::new(), turns, largest, most, idle, floor: 0, weights: 0, size: Size::default() }
     }
 }
 
@@ -164,6 +167,7 @@ impl<T> Band<T> {
         if key.items.is_empty() {
             self.idle.remove(&(key.counter, Arc::clone(name)));
             (key.counter, key.since) = (key.counter.max(floor), at.1);
+            self.weights += whole_weight(key.weight);
         } else {
             self.turns.remove(&(key.counter, key.since, Arc::clone(name)));
             self.largest.remove(&(key.size.tokens, key.since, Arc::clone(name)));
@@ -187,7 +191,7 @@ impl<T> Band<T> {
 
     /// Removes an item. If it is served, its key is charged its tokens.
     pub(super) fn remove(&mut self, name: &Arc<str>, at: ItemKey, is_served: bool) -> Option<Item<T>> {
-        let (lowest, waiting) = (self.turns.first().map(|(counter, ..)| *counter), self.turns.len() as u64);
+        let (lowest, weights) = (self.turns.first().map(|(counter, ..)| *counter), self.weights);
         let key = self.keys.get_mut(name)?;
         let item = key.items.remove(&at)?;
         self.turns.remove(&(key.counter, key.since, Arc::clone(name)));
@@ -196,21 +200,34 @@ impl<T> Band<T> {
         key.size = key.size.minus(item.size);
         self.size = self.size.minus(item.size);
         if is_served {
-            let charged = virtual_tokens(item.size.tokens, key.weight);
-            // Even if all that is served is of keys that have just come, each as low as the last: who waits comes to be the lowest.
-            let least = self.floor.saturating_add((charged / (waiting + 1)).max(1));
-            self.floor = least.max(lowest.unwrap_or(0));
-            key.counter = key.counter.saturating_add(charged);
+            key.counter = key.counter.saturating_add(virtual_tokens(item.size.tokens, key.weight));
         }
         if key.items.is_empty() {
             self.idle.insert((key.counter, Arc::clone(name)));
+            self.weights -= whole_weight(key.weight);
         } else {
             self.turns.insert((key.counter, key.since, Arc::clone(name)));
             self.largest.insert((key.size.tokens, key.since, Arc::clone(name)));
             self.most.insert((key.size.requests as u64, key.since, Arc::clone(name)));
         }
+        if is_served {
+            self.pass(item.size.tokens, weights, lowest.unwrap_or(0));
+        }
         self.forget();
         Some(item)
+    }
+
+    /// Lets virtual time pass: tokens were served while keys of so much weight waited, of which one was the `lowest`.
+    fn pass(&mut self, tokens: u64, weights: u64, lowest: u64) {
+        // Even if all that is served is of keys that have just come, each as low as the last: who waits comes to be the lowest.
+        let passed = self.floor.saturating_add(shared_tokens(tokens, weights).max(1));
+        // What was served in one go is no newcomer's fault: it waits for one request of who has waited.
+        let next = self.turns.first().and_then(|(counter, _, name)| {
+            let key = self.keys.get(name)?;
+            let (_, item) = key.items.first_key_value()?;
+            Some(counter.saturating_add(virtual_tokens(item.size.tokens, key.weight)))
+        });
+        self.floor = self.floor.max(lowest).max(next.map_or(passed, |next| passed.min(next)));
     }
 
     /// Charges a key more for a request that was served, or less. One that was forgotten was no further than the others.
@@ -284,6 +301,20 @@ fn virtual_tokens(tokens: u64, weight: f64) -> u64 {
     (tokens as f64 * UNIT / weight) as u64
 }
 
+/// What every key that waits is served, by its weight, of tokens that those of so much weight in all share.
+fn shared_tokens(tokens: u64, weights: u64) -> u64 {
+    let shared = u128::from(tokens) * (UNIT * WEIGHT) as u128 / u128::from(weights.max(1));
+    shared.try_into().unwrap_or(u64::MAX)
+}
+
+/// A weight as a whole number, so that sums stay exact as keys come and go.
+fn whole_weight(weight: f64) -> u64 {
+    ((weight * WEIGHT) as u64).clamp(1, HEAVIEST)
+}
+
+/// What weight 1 is as a whole number, and the most that any is.
+const WEIGHT: f64 = 1_048_576.0;
+const HEAVIEST: u64 = 1 << 40;
 /// What a token counts at weight 1, so that those of heavy keys are not rounded to nothing.
 const UNIT: f64 = 1024.0;
 /// Keys that are remembered though they do not wait. Beyond, those are forgotten that were charged least.

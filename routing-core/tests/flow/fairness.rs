@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use routing_core::flow::{BandConfig, FlowConfig, FlowOrder, FlowQueue, FlowRequest, QueueLimits};
+use routing_core::flow::{BandConfig, FlowConfig, FlowOrder, FlowQueue, FlowRequest, QueueLimits, Ticket};
 
 /// The largest request.
 const LARGEST: u64 = 1_000;
@@ -41,12 +41,7 @@ fn of(had: &BTreeMap<(usize, String), u64>, band: usize, key: &str) -> u64 {
 #[test]
 fn keys_that_come_and_go_keep_nobody_from_its_turn() {
     for (own, others) in [(1_000, 1_000), (1_000, 10), (10, 1_000), (1_000, 1)] {
-        let (mut queue, now) =
-            (FlowQueue::new(FlowConfig::default().limits(QueueLimits::default())).unwrap(), Instant::now());
-        let push = |queue: &mut FlowQueue<u64>, key: &str, tokens| {
-            let request = FlowRequest::new(0, key, tokens).prompt_tokens(tokens);
-            queue.push(request, tokens, now).ticket.unwrap()
-        };
+        let (mut queue, now) = (unlimited(&[]), Instant::now());
         push(&mut queue, "waits", own);
         let second = push(&mut queue, "waits", own);
         push(&mut queue, "comes", others);
@@ -58,6 +53,70 @@ fn keys_that_come_and_go_keep_nobody_from_its_turn() {
             next == second
         });
         assert!(goes.is_some(), "{own} tokens behind {others} each: not within {most} turns");
+    }
+}
+
+/// A queue without limits.
+fn unlimited(weights: &[(&str, f64)]) -> FlowQueue<u64> {
+    let config = FlowConfig::default().limits(QueueLimits::default());
+    FlowQueue::new(weights.iter().fold(config, |config, (key, weight)| config.weight(*key, *weight))).unwrap()
+}
+
+fn push(queue: &mut FlowQueue<u64>, key: &str, tokens: u64) -> Ticket {
+    let request = FlowRequest::new(0, key, tokens).prompt_tokens(tokens);
+    queue.push(request, tokens, Instant::now()).ticket.unwrap()
+}
+
+/// How many requests of `steady`, which always waits, go before one of a key that has just come.
+fn goes_after(queue: &mut FlowQueue<u64>, tokens: u64) -> usize {
+    push(queue, "steady", tokens);
+    let new = push(queue, "newcomer", tokens);
+    let first = |queue: &mut FlowQueue<u64>| {
+        push(queue, "steady", tokens);
+        let first = queue.next_ticket().unwrap();
+        queue.take(first, Instant::now()).unwrap();
+        first
+    };
+    (0..100_000).find(|_| first(queue) == new).unwrap()
+}
+
+/// However much another was served in one go, and at however little weight, who has just come is not behind for it.
+#[test]
+fn a_newcomer_waits_for_few_whatever_was_served_before() {
+    for (weight, large, small) in
+        [(1.0, 1_000, 1_000), (1.0, 100_000, 100), (0.1, 32_000, 1_000), (0.001, 32_000, 1_000)]
+    {
+        let mut queue = unlimited(&[("batch", weight)]);
+        push(&mut queue, "steady", small);
+        push(&mut queue, "batch", large);
+        push(&mut queue, "batch", large);
+        loop {
+            let first = queue.next_ticket().unwrap();
+            if queue.take(first, Instant::now()).unwrap().item == large {
+                break;
+            }
+            push(&mut queue, "steady", small);
+        }
+        let after = goes_after(&mut queue, small);
+        assert!(after <= 2, "after {after}, where {large} were served at weight {weight} and others have {small}");
+    }
+}
+
+/// The same after a crowd of keys came for one request each.
+#[test]
+fn a_newcomer_waits_for_few_after_a_crowd() {
+    for crowd in [0, 10, 1_000] {
+        let mut queue = unlimited(&[]);
+        for at in 0..crowd {
+            push(&mut queue, &format!("crowd-{at}"), 1_000);
+        }
+        push(&mut queue, "steady", 1_000);
+        for _ in 0..crowd {
+            let first = queue.next_ticket().unwrap();
+            queue.take(first, Instant::now()).unwrap();
+        }
+        let after = goes_after(&mut queue, 1_000);
+        assert!(after <= 2, "after {after}, where {crowd} came before");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use routing_core::ProgramTurn;
@@ -111,11 +112,20 @@ impl Model {
         let FlowRequest { band, key, tokens, .. } = &entry.request;
         let lowest = self.waiting.iter().filter(|other| other.request.band == *band);
         let lowest = lowest.map(|other| self.keys[&(*band, other.request.key.to_string())].counter).min().unwrap();
-        let charge = self.charge(key, *tokens);
         let waiting = self.waiting.iter().filter(|other| other.request.band == *band).map(|other| &other.request.key);
-        let waiting = waiting.collect::<BTreeSet<_>>().len() as u64;
-        self.floors[*band] = lowest.max(self.floors[*band] + (charge / (waiting + 1)).max(1));
-        self.keys.get_mut(&(*band, key.to_string())).unwrap().counter += charge;
+        let weight = |key: &Arc<str>| ((self.weight(key) * 1_048_576.0) as u128).clamp(1, 1 << 40);
+        let weights = waiting.collect::<BTreeSet<_>>().into_iter().map(weight).sum::<u128>();
+        let shared = (u128::from(*tokens) * 1024 * 1_048_576 / weights) as u64;
+        self.keys.get_mut(&(*band, key.to_string())).unwrap().counter += self.charge(key, *tokens);
+        // Nobody who comes now is behind more than the next one's next request.
+        let left = |other: &&Entry| other.request.band == *band && other.ticket != ticket;
+        let turn = |other: &&Entry| {
+            let key = &self.keys[&(*band, other.request.key.to_string())];
+            (key.counter, key.since, self.rank(other), other.ticket)
+        };
+        let next = self.waiting.iter().filter(left).min_by_key(turn);
+        let end = next.map_or(u64::MAX, |next| turn(&next).0 + self.charge(&next.request.key, next.request.tokens));
+        self.floors[*band] = self.floors[*band].max(lowest).max(end.min(self.floors[*band] + shared.max(1)));
         for other in 0..self.owed.len() {
             let share = (f64::from(self.config.bands[other].min_share) * 10_000.0).round() as i64;
             self.owed[other] += share * *tokens as i64;
@@ -289,7 +299,11 @@ impl Model {
     }
 
     fn charge(&self, key: &str, tokens: u64) -> u64 {
-        (tokens as f64 * 1024.0 / self.config.weights.get(key).copied().unwrap_or(1.0)) as u64
+        (tokens as f64 * 1024.0 / self.weight(key)) as u64
+    }
+
+    fn weight(&self, key: &str) -> f64 {
+        self.config.weights.get(key).copied().unwrap_or(1.0)
     }
 
     fn band(&self, ticket: u64) -> usize {
