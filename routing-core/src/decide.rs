@@ -10,13 +10,13 @@ use crate::fault::PluginName;
 use crate::fleet::{Fleet, Role};
 use crate::input::RoutingInput;
 use crate::plan::{CacheHint, Candidate, FailurePolicy, RoutingPlan};
-use crate::plugin::PluginError;
+use crate::plugin::{Filter, PluginError};
 use crate::prefix_matches::PrefixMatches;
 use crate::profile::OnEmpty;
 use crate::program::Program;
 use crate::request::Request;
 use crate::scores::{self, Pick, Ranking, Scores, Totals};
-use crate::step::Step;
+use crate::step::{Named, Step};
 use crate::trace::Trace;
 use crate::workflow::Workflow;
 use crate::workspace::Workspace;
@@ -70,16 +70,15 @@ impl<const W: usize> Workflow<W> {
                 continue;
             }
             pass.prepare()?;
-            let candidates = match pass.filter(offered(step.role, fleet) - excluded) {
+            let Kept { first, last } = match pass.filter(offered(step.role, fleet) - excluded) {
                 // The step can be done without, and whether its pods fail or there are none makes no difference.
                 Err(DecideError::AllFiltered { .. } | DecideError::NoneOffered { .. }) if self.can_skip(step) => {
                     continue;
                 }
-                candidates => candidates?,
+                kept => kept?,
             };
-            let last_resort = pass.last_resort(candidates);
-            pass.score(candidates)?;
-            pass.pick(candidates, last_resort)?;
+            pass.score(first | last)?;
+            pass.pick(first, last)?;
             workspace.picks[at] = workspace.ranking.picks.first().map(|pick| pick.pod);
             self.enter(step, workspace, fleet, plan);
         }
@@ -155,7 +154,15 @@ fn offered<const W: usize>(role: Role, fleet: &Fleet<W>) -> PodSet<W> {
 fn put_last<const W: usize>(ranking: &mut Ranking, last: PodSet<W>, totals: &[f32]) {
     let picked = ranking.picks.len();
     ranking.picks.extend(last.iter().map(|pod| Pick { pod, score: totals[pod.index()] }));
-    ranking.picks[picked..].sort_by(|one, other| other.score.total_cmp(&one.score));
+    // Unstable, since the stable sort takes memory; of equals the one with the lowest id.
+    ranking.picks[picked..]
+        .sort_unstable_by(|one, other| other.score.total_cmp(&one.score).then(one.pod.cmp(&other.pod)));
+}
+
+/// The candidates that filters left: those that are picked from, and those that are tried after them.
+struct Kept<const W: usize> {
+    first: PodSet<W>,
+    last: PodSet<W>,
 }
 
 /// One pass Prepare → Filter → Score → Pick, over the candidates of one step.
@@ -214,46 +221,59 @@ impl<const W: usize> Pass<'_, '_, W> {
         Ok(())
     }
 
-    fn filter(&mut self, offered: PodSet<W>) -> Result<PodSet<W>, DecideError> {
+    fn filter(&mut self, offered: PodSet<W>) -> Result<Kept<W>, DecideError> {
         if let Some(trace) = &mut self.trace {
             trace.offered(offered);
         }
         if offered.is_empty() {
             return Err(DecideError::NoneOffered { step: Arc::clone(&self.step.name) });
         }
-        let mut candidates = offered;
+        let (mut first, mut last) = (offered, PodSet::EMPTY);
         for filter in &self.step.stages.filters {
             let (on_empty, plugin) = &filter.plugin;
             self.workspace.slots.running = filter.brand;
-            let kept = plugin.filter(&self.context(), candidates);
-            let kept = kept.map_err(|source| self.failed(&filter.name, source))? & candidates;
+            let kept = plugin.filter(&self.context(), first);
+            let kept = kept.map_err(|source| self.failed(&filter.name, source))? & first;
             if let Some(trace) = &mut self.trace {
-                trace.filtered(&filter.name, candidates - kept, kept.is_empty() && *on_empty == OnEmpty::KeepPrevious);
+                trace.filtered(&filter.name, first - kept, kept.is_empty() && *on_empty == OnEmpty::KeepPrevious);
             }
-            if !kept.is_empty() {
-                candidates = kept;
-            } else if *on_empty == OnEmpty::Fail {
+            if !kept.is_empty() || *on_empty == OnEmpty::Fail {
+                first = kept;
+            }
+            if !last.is_empty() {
+                last = self.narrow_last(filter, last)?;
+                if first.is_empty() {
+                    (first, last) = (last, PodSet::EMPTY);
+                }
+            }
+            if first.is_empty() {
                 let filter = self.plugin(&filter.name);
                 return Err(DecideError::AllFiltered { offered: offered.len(), filter });
             }
-        }
-        Ok(candidates)
-    }
-
-    /// The candidates that are tried after all others: mostly none, and none if there are no others.
-    fn last_resort(&mut self, candidates: PodSet<W>) -> Option<PodSet<W>> {
-        let mut last: Option<PodSet<W>> = None;
-        for filter in &self.step.stages.filters {
-            self.workspace.slots.running = filter.brand;
-            if let Some(pods) = filter.plugin.1.last_resort(&self.context(), candidates) {
-                last = Some(last.unwrap_or_default() | pods & candidates);
+            if let Some(pods) = plugin.last_resort(&self.context(), first) {
+                let others = first - pods;
+                if !others.is_empty() {
+                    (first, last) = (others, last | first & pods);
+                }
             }
         }
-        let last = last.filter(|last| !last.is_empty() && !(candidates - *last).is_empty())?;
-        if let Some(trace) = &mut self.trace {
+        if let (Some(trace), false) = (&mut self.trace, last.is_empty()) {
             trace.tried_last(last);
         }
-        Some(last)
+        Ok(Kept { first, last })
+    }
+
+    /// Those of the candidates that are tried last that a filter keeps, by itself: one that narrows to one pod is not to choose among all.
+    #[cold]
+    fn narrow_last(
+        &self,
+        filter: &Named<(OnEmpty, Box<dyn Filter<W>>)>,
+        last: PodSet<W>,
+    ) -> Result<PodSet<W>, DecideError> {
+        let (on_empty, plugin) = &filter.plugin;
+        let kept = plugin.filter(&self.context(), last);
+        let kept = kept.map_err(|source| self.failed(&filter.name, source))? & last;
+        Ok(if kept.is_empty() && *on_empty == OnEmpty::KeepPrevious { last } else { kept })
     }
 
     fn score(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
@@ -294,22 +314,21 @@ impl<const W: usize> Pass<'_, '_, W> {
         Ok(())
     }
 
-    fn pick(&mut self, candidates: PodSet<W>, last_resort: Option<PodSet<W>>) -> Result<(), DecideError> {
+    fn pick(&mut self, candidates: PodSet<W>, last: PodSet<W>) -> Result<(), DecideError> {
         let Some(picker) = &self.step.stages.picker else {
             return Err(DecideError::NoneOffered { step: Arc::clone(&self.step.name) });
         };
         let Workspace { slots, picks, totals, ranking, .. } = &mut *self.workspace;
         ranking.picks.clear();
         slots.running = picker.brand;
-        let totals = &totals[..scores::length(&candidates)];
+        let all = candidates | last;
+        let totals = &totals[..scores::length(&all)];
         let context =
             RoutingContext { request: self.request, fleet: self.fleet, excluded: self.excluded, slots, picks };
-        let all = candidates;
-        let candidates = last_resort.map_or(all, |last| all - last);
         let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.seed }, ranking);
         ranking.picks.retain(|pick| candidates.contains(pick.pod));
         ranking.picks.iter_mut().for_each(|pick| pick.score = totals[pick.pod.index()]);
-        if let Some(last) = last_resort {
+        if !last.is_empty() {
             put_last(ranking, last, totals);
         }
         picked.map_err(|source| self.failed(&picker.name, source))?;

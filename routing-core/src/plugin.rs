@@ -31,8 +31,8 @@ pub trait Filter<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     /// When it cannot be told. The decision ends with it.
     fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError>;
 
-    /// Of the candidates that all filters left, those that are to be tried last, whatever their scores: none, unless it says so. They are not
-    /// picked from where there are others, and rank behind all that are picked.
+    /// Of the candidates that it left, those that are to be tried last, whatever their scores: none, unless it says so. They are not
+    /// picked from where there are others, and rank behind all that are picked. Later filters narrow them, and the others, by themselves.
     fn last_resort(&self, _context: &RoutingContext<'_, W>, _candidates: PodSet<W>) -> Option<PodSet<W>> {
         None
     }
@@ -157,22 +157,36 @@ impl PluginError {
     }
 }
 
-/// Boxed plugins are plugins, so that a declaration may choose among types.
+/// Boxed plugins are plugins, with all that they say, so that a declaration may choose among types.
 macro_rules! boxed {
-    ($($plugin:ident::$method:ident($($name:ident: $type:ty),*) -> $output:ty;)*) => {$(
+    ($($plugin:ident { $($method:ident($($name:ident: $type:ty),*) -> $output:ty;)* })*) => {$(
         impl<const W: usize, P: $plugin<W> + ?Sized> $plugin<W> for Box<P> {
-            fn $method(&self, $($name: $type),*) -> Result<$output, PluginError> {
+            $(fn $method(&self, $($name: $type),*) -> $output {
                 (**self).$method($($name),*)
-            }
+            })*
         }
     )*};
 }
 
 boxed! {
-    Preparer::prepare(context: &mut PrepareContext<'_, W>) -> ();
-    Filter::filter(context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> PodSet<W>;
-    Scorer::score(context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> ();
-    Picker::pick(context: &RoutingContext<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> ();
-    Recorder::record(context: &RoutingContext<'_, W>, step: &PlanStep) -> ();
-    Condition::holds(context: &RoutingContext<'_, W>) -> bool;
+    Preparer {
+        prepare(context: &mut PrepareContext<'_, W>) -> Result<(), PluginError>;
+    }
+    Filter {
+        filter(context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError>;
+        last_resort(context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Option<PodSet<W>>;
+    }
+    Scorer {
+        score(context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError>;
+        explain(context: &RoutingContext<'_, W>, pod: PodId) -> Vec<(&'static str, f64)>;
+    }
+    Picker {
+        pick(context: &RoutingContext<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError>;
+    }
+    Recorder {
+        record(context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError>;
+    }
+    Condition {
+        holds(context: &RoutingContext<'_, W>) -> Result<bool, PluginError>;
+    }
 }

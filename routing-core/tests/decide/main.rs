@@ -82,6 +82,28 @@ fn what_is_a_last_resort_is_ranked_behind_all_others_and_picked_where_there_are_
     }
 }
 
+/// A later filter that narrows to one pod does not choose one that is tried last, unless nobody else would do.
+#[test]
+fn what_is_tried_last_is_narrowed_by_itself() {
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(4);
+    for (on_empty, keeps, expected) in [
+        (OnEmpty::KeepPrevious, &[1][..], &[3, 2, 0, 1][..]),
+        (OnEmpty::KeepPrevious, &[0, 1], &[0, 1]),
+        (OnEmpty::KeepPrevious, &[0], &[0, 1]),
+        (OnEmpty::Fail, &[1], &[1]),
+        (OnEmpty::Fail, &[0, 1], &[0, 1]),
+        (OnEmpty::Fail, &[0], &[0]),
+    ] {
+        let profile = profile()
+            // Boxed, as plugins of documents are.
+            .filter("last", OnEmpty::Fail, |_: &mut Declare<'_>| Box::new(Last(&[1])) as Box<dyn Filter>)
+            .filter("narrow", on_empty, move |_: &mut Declare<'_>| Keep(move |_| only(keeps)))
+            .scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0));
+        let workflow = WorkflowBuilder::new().step(StepBuilder::new("s", profile).ranked(5)).build().unwrap();
+        assert_eq!(pods(&decide(&workflow, &request(), &fleet).unwrap(), "s"), expected, "{on_empty:?} {keeps:?}");
+    }
+}
+
 #[test]
 fn filters_cannot_add_pods() {
     let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(5);
