@@ -140,18 +140,19 @@ impl<'w> Assembly<'w> {
 
     fn profile(&self, draft: &mut Draft, plan: &StepPlan<'w>, stage: Stage<'_>, needs: &Needs) -> DraftProfile {
         let mut profile = DraftProfile { name: plan.profile.name.clone(), ..DraftProfile::default() };
-        // What nobody else can do first: where all who can are unwell, they are the ones to ask, and not that others are well.
-        let (hard, soft): (Vec<_>, Vec<_>) =
-            stage.filters.into_iter().partition(|(.., piece)| piece.on_empty == OnEmpty::Fail);
-        for (instance, name, piece) in hard {
+        // What nobody else can do first: where all who can are unwell, they are the ones to ask, and not that others are well. How much a pod
+        // has to do comes behind its health, since one that is dead has nothing to do.
+        let (able, others): (Vec<_>, Vec<_>) = stage.filters.into_iter().partition(|(.., piece)| piece.says_who_can());
+        for (instance, name, piece) in able {
             profile.filter.push((self.define(draft, plan, &instance, name, piece), OnEmpty::Fail));
         }
         for kind in ["health_filter", "drain_filter", "breaker_filter"] {
             let name = draft.define(kind, kind, Map::new(), "not in llm-d: a pod that fails is no candidate");
             profile.filter.push((name, OnEmpty::KeepPrevious));
         }
-        for (instance, name, piece) in soft {
-            profile.filter.push((self.define(draft, plan, &instance, name, piece), OnEmpty::KeepPrevious));
+        for (instance, name, piece) in others {
+            let on_empty = piece.on_empty;
+            profile.filter.push((self.define(draft, plan, &instance, name, piece), on_empty));
         }
         for (instance, name, piece, weight) in stage.scorers {
             profile.score.push((self.define(draft, plan, &instance, name, piece), weight));

@@ -102,6 +102,11 @@ impl Piece {
         Self { on_empty: OnEmpty::KeepPrevious, ..self }
     }
 
+    /// Whether it leaves those who can do a step at all, and nobody rather than others.
+    pub(super) fn says_who_can(&self) -> bool {
+        self.on_empty == OnEmpty::Fail && matches!(self.kind, "role_filter" | "label_filter" | "label_or_none_filter")
+    }
+
     /// The same near an earlier step's pod.
     pub(super) fn near_peer(self) -> Self {
         Self { near_peer: true, ..self }

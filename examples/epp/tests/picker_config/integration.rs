@@ -146,6 +146,30 @@ schedulingProfiles:
     }
 }
 
+/// A pod that is dead has nothing to do, and so is within any bound of load: it is asked no sooner for that.
+#[test]
+fn load_comes_behind_health() {
+    let config = "
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: utilization-filter
+  parameters: { conditions: [{ metric: waiting-queue, maxValue: 4 }], fallbackOnEmpty: false }
+- type: queue-scorer
+schedulingProfiles:
+- name: default
+  plugins: [{ pluginRef: utilization-filter }, { pluginRef: queue-scorer }]
+";
+    let scene = Scene::new(config, &[pod(0, 0.0, &[]), pod(3, 0.2, &[]), pod(9, 0.2, &[])]);
+    let dead = scene.fleet.pods().iter().next().unwrap();
+    scene.state.open_breakers.open(dead);
+    assert!((0..50).all(|seed| scene.winner(&request(BODY).seed(seed)) == 1), "there is one that is well and has room");
+    let scene = Scene::new(config, &[pod(0, 0.0, &[]), pod(9, 0.2, &[])]);
+    let dead = scene.fleet.pods().iter().next().unwrap();
+    scene.state.open_breakers.open(dead);
+    assert!(scene.decide(&request(BODY)).is_err(), "one is dead, and one is full");
+}
+
 /// Where all who can do a step are unwell, one of them is asked: others' health is of no use to it.
 #[test]
 fn a_role_comes_before_health() {
