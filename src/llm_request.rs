@@ -102,6 +102,8 @@ impl RequestFields {
         let text = |name: &str| get(name).and_then(|value| value.as_str()).map(|text| text.into_owned());
         let number = |name: &str| get(name).and_then(|value| value.as_u64());
         let is_given = |name: &str| get(name).is_some_and(|value| !value.is_null());
+        // vLLM reads numbers in quotes too.
+        let is_one = |answers: Raw<'_>| answers.is_null() || answers.as_f64().is_some_and(|answers| answers <= 1.0);
         let is_true = |name: &str| get(name).and_then(|value| value.as_bool()) == Some(true);
         let Some(name) = text("model") else {
             return Err(ApiError::bad_request("missing_model", "the request names no `model`"));
@@ -119,7 +121,7 @@ impl RequestFields {
             max_output_tokens: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             priority,
             bypasses_cache: is_given("prompt_logprobs") || is_true("echo") && is_given("logprobs"),
-            has_samples: ["n", "best_of"].into_iter().any(|name| number(name).is_some_and(|n| n > 1))
+            has_samples: ["n", "best_of"].into_iter().filter_map(get).any(|answers| !is_one(answers))
                 || get("input").is_some_and(has_several),
             streams: read.streams(),
             truncate_prompt_tokens: number("truncate_prompt_tokens").and_then(|tokens| usize::try_from(tokens).ok()),

@@ -145,6 +145,12 @@ pub(crate) struct ToldErrors {
     pub(crate) of_the_pod: bool,
 }
 
+impl ToldErrors {
+    fn and(self, other: Self) -> Self {
+        Self { any: self.any | other.any, of_the_pod: self.of_the_pod | other.of_the_pod }
+    }
+}
+
 /// Looks for what a stream tells of errors, whatever pieces it comes in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorScan {
@@ -159,33 +165,39 @@ impl ErrorScan {
     pub(crate) fn pass(&mut self, piece: &[u8]) -> ToldErrors {
         let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
         // Mostly its last byte.
-        let Some(last) = piece.iter().rposition(is_end) else {
-            self.keep(piece);
-            return ToldErrors::default();
-        };
+        let Some(last) = piece.iter().rposition(is_end) else { return self.keep(piece) };
         let (mut lines, rest) = piece.split_at(last + 1);
         let mut told = ToldErrors::default();
         if self.skips || !self.line.is_empty() {
             let first = lines.iter().position(is_end).map_or(0, |end| end + 1);
-            self.keep(&lines[..first]);
-            told = told_errors(&self.line);
+            told = self.keep(&lines[..first]).and(told_errors(&self.line));
             self.line.clear();
             (self.skips, lines) = (false, &lines[first..]);
         }
-        let later = told_errors(lines);
-        self.keep(rest);
-        ToldErrors { any: told.any | later.any, of_the_pod: told.of_the_pod | later.of_the_pod }
+        told.and(told_errors(lines)).and(self.keep(rest))
     }
 
-    fn keep(&mut self, part: &[u8]) {
-        if !self.skips {
-            self.line.extend_from_slice(part);
-            self.skips = self.line.len() > MOST_OF_A_LINE || !may_tell(&self.line);
+    /// Keeps a part of a line that is not whole; what that tells, if it is too long to be kept until it is.
+    fn keep(&mut self, part: &[u8]) -> ToldErrors {
+        if self.skips {
+            return ToldErrors::default();
         }
+        self.line.extend_from_slice(part);
+        let is_error = is_error_data(&self.line);
+        let most = if is_error { MOST_OF_AN_ERROR } else { MOST_OF_A_LINE };
+        self.skips = self.line.len() > most || !may_tell(&self.line);
         if self.skips {
             self.line.clear();
         }
+        // One as long as that repeats what a client sent.
+        ToldErrors { any: self.skips && is_error, of_the_pod: false }
     }
+}
+
+/// Whether a line is data whose first member tells of an error, as far as it came.
+fn is_error_data(line: &[u8]) -> bool {
+    let object = line.strip_prefix(b"data:").and_then(|data| data.trim_ascii_start().strip_prefix(b"{"));
+    object.is_some_and(|object| object.trim_ascii_start().starts_with(ERROR))
 }
 
 /// Whether a line that begins like this may tell of an error.
@@ -197,8 +209,9 @@ fn may_tell(line: &[u8]) -> bool {
     data.strip_prefix(b"{").map_or(data.is_empty(), |object| begins(ERROR, object.trim_ascii_start()))
 }
 
-/// Bytes of an error's line that are kept until it is whole.
+/// Bytes of a line that are kept until it is whole: of one that may yet turn out to be an error's, and of one that is.
 const MOST_OF_A_LINE: usize = 16 << 10;
+const MOST_OF_AN_ERROR: usize = 256 << 10;
 
 /// The errors that whole lines tell of: by an event of that kind, or by data whose first member says so.
 fn told_errors(mut piece: &[u8]) -> ToldErrors {
@@ -350,12 +363,20 @@ mod tests {
     #[test]
     fn errors_are_found_whatever_pieces_they_come_in() {
         let long = format!("data: {{\"a\":\"{}\"}}\n\n", "x".repeat(3 * MOST_OF_A_LINE));
+        let error = |length: usize, code: u32| {
+            format!(
+                "data: {{\"error\":{{\"message\":\"{}\",\"code\":{code}}}}}\n\ndata: [DONE]\n\n",
+                "x".repeat(length)
+            )
+        };
         for (stream, any, of_the_pod) in [
             ("data: a\n\ndata: {\"error\":{\"code\":500}}\n\ndata: [DONE]\n\n", true, true),
             ("event: error\r\ndata: x\r\n\r\n", true, true),
             ("data:{ \"error\": {\"code\":400}}\n\ndata: {}\n\n", true, false),
             ("data: {\"a\":{\"error\":1}}\ndata: event: error\n", false, false),
             (&*format!("{long}event: error\n"), true, true),
+            (&*error(3 * MOST_OF_A_LINE, 500), true, true),
+            (&*error(3 * MOST_OF_A_LINE, 400), true, false),
         ] {
             for size in (1..40).chain([1_000, MOST_OF_A_LINE + 1]) {
                 let mut scan = ErrorScan::default();
@@ -365,6 +386,11 @@ mod tests {
                 assert!(scan.line.len() <= MOST_OF_A_LINE);
             }
         }
+        // One that is longer than is kept is an error, and nobody's.
+        let (mut scan, endless) = (ErrorScan::default(), error(2 * MOST_OF_AN_ERROR, 500));
+        let told: Vec<_> =
+            endless.as_bytes().chunks(1 << 14).map(|piece| scan.pass(piece)).filter(|told| told.any).collect();
+        assert_eq!(told, [ToldErrors { any: true, of_the_pod: false }]);
     }
 
     #[test]

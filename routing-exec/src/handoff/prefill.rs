@@ -78,7 +78,9 @@ pub(super) fn dropped(leg: &LegContext<'_>, why: DroppedHandoff) -> Result<LegBo
 /// Whether vLLM makes several requests of one, for each prompt and each answer: a transfer is of one, so that the others' blocks would stay where
 /// they are for minutes, or be those of another's prompt.
 pub(super) fn is_split(api: Api, body: Object<'_>) -> bool {
-    let answers = |path: &[&str]| body.get_path(path).and_then(Raw::as_f64).is_some_and(|answers| answers > 1.0);
+    // vLLM reads numbers in quotes too.
+    let is_one = |answers: Raw<'_>| answers.is_null() || answers.as_f64().is_some_and(|answers| answers <= 1.0);
+    let answers = |path: &[&str]| body.get_path(path).is_some_and(|answers| !is_one(answers));
     let is_several = match api {
         Api::Chat | Api::Completions => answers(&["n"]) || answers(&["best_of"]),
         Api::Generate | Api::InferenceGenerate => answers(&["sampling_params", "n"]),
@@ -93,14 +95,15 @@ pub(super) const NESTED: [&str; 3] = ["sampling_params", "extra_args", PARAMETER
 /// How many prompts a request has, if it has a list of them.
 pub(super) fn prompts(api: Api, body: Object<'_>) -> Option<usize> {
     let lists: &[&str] = match api {
-        Api::Completions => &["prompt"],
+        Api::Completions => &["prompt", "prompt_embeds"],
         Api::Generate => &["text", "input_ids"],
         _ => &[],
     };
-    lists.iter().find_map(|name| {
+    let count = |name: &&str| {
         let mut elements = body.get(name)?.array()?;
         // A list of numbers is one prompt in tokens.
         let first = elements.next()?;
         (first.as_str().is_some() || first.array().is_some()).then(|| 1 + elements.count())
-    })
+    };
+    lists.iter().filter_map(count).reduce(|one, other| one + other)
 }
