@@ -210,6 +210,8 @@ impl<const W: usize> Router<W> {
                     Err(error) => {
                         told(&error);
                         sleep(PERIOD).await;
+                        // A source that fails at once leaves no time to try it again elsewhere.
+                        refused = refused.filter(|pods| router.take_over(pods).is_err());
                     }
                 }
             }
@@ -315,6 +317,39 @@ mod tests {
             .await
             .unwrap_or_else(|_| panic!("{wanted:?}, and there are {:?}", names()));
         }
+    }
+
+    /// Two lists, and then errors that come at once.
+    struct Failing(std::vec::IntoIter<Vec<PodSpec>>);
+
+    impl Discovery for Failing {
+        type Error = io::Error;
+
+        async fn next(&mut self) -> Result<Vec<PodSpec>, io::Error> {
+            self.0.next().ok_or_else(|| io::Error::other("gone"))
+        }
+    }
+
+    /// Nobody is known who finds room: half of those that are there serve until others do, and a source that fails keeps no list from being taken over.
+    #[tokio::test(start_paused = true)]
+    async fn a_fleet_that_is_replaced_where_there_is_no_room_serves_all_the_while() {
+        let config = kv_index::Config::default().max_pods(4);
+        let router = Router::builder("m").index_config(config).build().unwrap();
+        let _housekeeping = router.spawn_housekeeping();
+        let list = |names: [&str; 4]| names.map(|name| PodSpec::new(name, format!("{name}:1"))).to_vec();
+        let lists = vec![list(["a", "b", "c", "d"]), list(["e", "f", "g", "h"])];
+        let _task = router.spawn_discovery(Failing(lists.into_iter()), |_| {});
+        let names = || router.pods().into_iter().map(|pod| pod.spec.name).collect::<Vec<_>>();
+        let mut least = 4;
+        tokio::time::timeout(Duration::from_secs(60), async {
+            while names() != ["e", "f", "g", "h"] {
+                least = if names().is_empty() { least } else { least.min(names().len()) };
+                sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await
+        .unwrap_or_else(|_| panic!("there are {:?}", names()));
+        assert_eq!(least, 2);
     }
 
     #[tokio::test]

@@ -186,8 +186,8 @@ impl PodRegistry {
         self.check_room(index, pods)
     }
 
-    /// The pods of a list that there is room for: those that are known, and of the others the first; one of the present ones, if there is room for
-    /// none. Nobody if the list itself is wrong.
+    /// The pods of a list that there is room for: those that are known, and of the others the first. If there is room for none, half of the
+    /// present ones, those that are well before others, so that the others make room. Nobody if the list itself is wrong.
     #[cfg(feature = "discovery")]
     pub(crate) fn fitting<const W: usize>(&self, index: &Index<W>, pods: &[PodSpec]) -> Vec<PodSpec> {
         if check(pods).is_err() {
@@ -201,7 +201,20 @@ impl PodRegistry {
             fits
         };
         let fitting: Vec<_> = pods.iter().filter(|spec| fits(spec)).cloned().collect();
-        if fitting.is_empty() { self.specs().into_iter().take(1).collect() } else { fitting }
+        if fitting.is_empty() { self.better_half(index) } else { fitting }
+    }
+
+    /// Half of the pods, those that are well before others; all of them while some that left are yet to be swept.
+    #[cfg(feature = "discovery")]
+    fn better_half<const W: usize>(&self, index: &Index<W>) -> Vec<PodSpec> {
+        if index.stats().pending_sweeps > 0 {
+            return self.specs();
+        }
+        let mut pods: Vec<_> = self.pods.iter().collect();
+        // Stable: among equals as they were given.
+        pods.sort_by_key(|pod| (!pod.healthy, pod.spec.draining));
+        pods.truncate(pods.len().div_ceil(2));
+        pods.into_iter().map(|pod| pod.spec.clone()).collect()
     }
 
     fn room<const W: usize>(index: &Index<W>) -> usize {
