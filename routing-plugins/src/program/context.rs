@@ -49,7 +49,9 @@ pub(super) struct Context {
     pub(super) kind: u64,
     /// Blocks that it is known by.
     pub(super) sampled: Vec<u64>,
-    /// Those of them that its first prompt had: others may begin alike.
+    /// Blocks of its last prompt behind these.
+    pub(super) tail: Vec<u64>,
+    /// Those of the blocks it is known by that its first prompt had: others may begin alike.
     pub(super) first: usize,
     /// Tokens at its beginning that others had before it: they count with those.
     pub(super) shared: u64,
@@ -81,6 +83,7 @@ impl Context {
             tenant: prompt.tenant,
             kind: prompt.kind,
             sampled: Vec::new(),
+            tail: Vec::new(),
             first: prompt.sampled.len(),
             shared: 0,
             tokens: 0,

@@ -53,6 +53,13 @@ impl Table {
     /// What a prompt goes on with.
     pub(super) fn recognize(&self, prompt: &ProgramPrompt, now: Instant) -> Recognized {
         let of = |id: u64| self.contexts.peek(&id).filter(|one| one.key == prompt.key && one.tenant == prompt.tenant);
+        // All of a prompt that ended without a block of its own, and more: its next turn.
+        let by_tail = self.owners.find_tail(prompt.tenant, prompt);
+        let is_next =
+            |(id, hash): &(u64, u64)| of(*id).is_some_and(|one| one.running == 0 && one.tail.last() == Some(hash));
+        if let Some((id, _)) = by_tail.filter(is_next) {
+            return Recognized::Context(id);
+        }
         let is_at_once = |context: &Context| now.saturating_duration_since(context.began) <= AT_ONCE;
         match self.owners.find(prompt.tenant, &prompt.sampled) {
             Known::Nobody => Recognized::New,
@@ -126,8 +133,10 @@ impl Table {
             self.services.leave(context.program);
             let contexts = &self.contexts;
             let program_of = |id: u64| contexts.peek(&id).map(|context| context.program);
-            self.owners.replace(context.tenant, (id, context.program), &context.sampled, &[], program_of);
-            self.blocks -= context.sampled.len();
+            let of = (id, context.program);
+            self.owners.replace(context.tenant, of, &context.sampled, &[], program_of);
+            self.owners.replace_tail(context.tenant, of, &context.tail, &[], program_of);
+            self.blocks -= context.sampled.len() + context.tail.len();
             self.running -= usize::from(context.running > 0);
             if let Some(key) =
                 context.key.map(|key| (context.tenant, key)).filter(|key| self.keys.get(key) == Some(&id))

@@ -4,6 +4,9 @@
 //! compared at the same places. A request belongs to the context that alone has the last such block known of it, or to the program that all who
 //! have it are of. One that several programs have, of a system prompt, says nothing. Each tenant has owners of its own: what others send says
 //! nothing of whose a prompt is, but their pods' caches have its blocks once for all.
+//!
+//! A short question behind a system prompt has no such block of its own. So blocks behind a prompt's last one, its *tail*, are known too: whoever
+//! goes on with the prompt has them behind the last one that it knows.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,6 +14,8 @@ use std::hash::BuildHasherDefault;
 
 use ahash::AHasher;
 use kv_index::BlockHash;
+
+use super::prompt::ProgramPrompt;
 
 /// Owners of blocks.
 #[derive(Debug, Default)]
@@ -41,6 +46,30 @@ pub(super) enum Known {
 }
 
 impl Owners {
+    /// The context that alone has the last block of a prompt that is known as one of a tail, and the block.
+    pub(super) fn find_tail(&self, tenant: u64, prompt: &ProgramPrompt) -> Option<(u64, u64)> {
+        let is_known = |hash: &u64| self.owners.contains_key(&(tenant, *hash));
+        let depth = prompt.sampled.iter().rposition(is_known).map_or(0, |at| at + 1);
+        let last = prompt.behind(depth).iter().rev().find(|hash| is_known(hash))?;
+        match self.owners.get(&(tenant, *last))? {
+            Owner::Context(context) => Some((*context, *last)),
+            Owner::Shared { .. } => None,
+        }
+    }
+
+    /// A context of a program of a tenant has this tail now, and had that.
+    pub(super) fn replace_tail(
+        &mut self,
+        tenant: u64,
+        (context, program): (u64, u64),
+        before: &[u64],
+        now: &[u64],
+        program_of: impl Fn(u64) -> Option<u64>,
+    ) {
+        before.iter().for_each(|hash| self.remove(context, (tenant, *hash)));
+        now.iter().for_each(|hash| self.insert((context, program), (tenant, *hash), &program_of));
+    }
+
     /// Whose the last known block of a tenant's prompt is.
     pub(super) fn find(&self, tenant: u64, sampled: &[u64]) -> Known {
         for (at, hash) in sampled.iter().enumerate().rev() {
@@ -114,10 +143,12 @@ impl Owners {
     }
 }
 
-/// The blocks of a chain that are looked at.
-pub(super) fn sample(chain: &[BlockHash], block_tokens: usize) -> Vec<u64> {
+/// The blocks of a chain that are looked at, and those between them.
+pub(super) fn sample(chain: &[BlockHash], block_tokens: usize) -> (Vec<u64>, Vec<u64>) {
     let stride = step(block_tokens) / block_tokens.max(1);
-    chain.iter().skip(stride - 1).step_by(stride).map(|hash| hash.get()).collect()
+    let sampled = chain.iter().skip(stride - 1).step_by(stride).map(|hash| hash.get()).collect();
+    let between = chain.chunks(stride).flat_map(|chunk| &chunk[..chunk.len().min(stride - 1)]);
+    (sampled, between.map(|hash| hash.get()).collect())
 }
 
 /// Tokens from one block that is looked at to the next.

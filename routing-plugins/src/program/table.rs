@@ -188,10 +188,12 @@ impl<const W: usize> Programs<W> {
         table.expire(now);
         let is_new = !table.contexts.contains(&turn.context);
         let program_of = |id: u64| table.contexts.peek(&id).map(|context| context.program);
-        let before = table.contexts.peek(&turn.context).map_or(&[][..], |context| &context.sampled[..]);
-        table.blocks = table.blocks + prompt.sampled.len() - before.len();
-        let shared =
-            table.owners.replace(prompt.tenant, (turn.context, turn.program), before, &prompt.sampled, program_of);
+        let known = table.contexts.peek(&turn.context);
+        let (before, tail) = known.map_or((&[][..], &[][..]), |context| (&context.sampled, &context.tail));
+        table.blocks = table.blocks + prompt.sampled.len() + prompt.tail().len() - before.len() - tail.len();
+        let of = (turn.context, turn.program);
+        let shared = table.owners.replace(prompt.tenant, of, before, &prompt.sampled, program_of);
+        table.owners.replace_tail(prompt.tenant, of, tail, prompt.tail(), program_of);
         let context = table.contexts.get_or_insert_mut(turn.context, || Context::new(turn.program, prompt, now));
         if is_new {
             table.services.enter(turn.program);
@@ -209,6 +211,7 @@ impl<const W: usize> Programs<W> {
         }
         table.working_sets.uncount(context);
         context.sampled.clone_from(&prompt.sampled);
+        prompt.tail().clone_into(&mut context.tail);
         (context.kind, context.came, context.began, context.used) = (kind, None, now, now);
         context.at = Some(pod);
         context.tokens = context.taken(turn.tokens.saturating_add(table.answer as u64));

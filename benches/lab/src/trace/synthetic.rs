@@ -30,6 +30,7 @@ mod text;
 
 use std::fmt;
 use std::str::FromStr;
+use text::BLOCK;
 
 use super::Trace;
 
@@ -79,9 +80,9 @@ impl Synthetic {
     pub fn trace(self, requests: usize, seed: u64) -> Trace {
         match self {
             Self::Conversation => conversation::trace(requests, seed),
-            Self::Chat => chat::trace(requests, seed),
+            Self::Chat => chat::trace(requests, seed, BLOCK),
             Self::Rag => rag::trace(requests, seed),
-            Self::Agents => agents::trace(requests, seed),
+            Self::Agents => agents::trace(requests, seed, BLOCK),
             Self::Mixed(cold) => mixed::trace(requests, cold, seed),
             Self::SharedPrompts => shared_prompts::trace(requests, seed),
             Self::Documents => documents::trace(requests, seed),
@@ -90,7 +91,20 @@ impl Synthetic {
             Self::Bursts => bursts::trace(requests, seed),
         }
     }
+
+    /// The same in blocks of 16 tokens, as engines have them by themselves, where the kind is made in such.
+    #[must_use]
+    pub fn trace_of_small_blocks(self, requests: usize, seed: u64) -> Option<Trace> {
+        match self {
+            Self::Chat => Some(chat::trace(requests, seed, SMALL_BLOCK)),
+            Self::Agents => Some(agents::trace(requests, seed, SMALL_BLOCK)),
+            _ => None,
+        }
+    }
 }
+
+/// Tokens of a block of vLLM's, unless it is told otherwise.
+const SMALL_BLOCK: usize = 16;
 
 impl fmt::Display for Synthetic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

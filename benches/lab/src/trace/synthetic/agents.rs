@@ -19,18 +19,18 @@
 //! | whole blocks an infinite cache would hold | 93.5% | 92.5% | 84.4% | 86.2% |
 
 use super::distribution::{Quantiles, draw};
-use super::text::{BLOCK, Fresh, Text};
+use super::text::{Fresh, Text};
 use crate::trace::{Request, Start, Trace};
 use pointsman_test_support::SplitMix64;
 
-/// Makes so many requests: sessions begin so often that 10 requests come a second.
+/// Makes so many requests, in blocks of so many tokens: sessions begin so often that 10 requests come a second.
 #[must_use]
-pub fn trace(requests: usize, seed: u64) -> Trace {
-    of_kinds(requests, CODERS, seed)
+pub fn trace(requests: usize, seed: u64, block: usize) -> Trace {
+    of_kinds(requests, CODERS, seed, block)
 }
 
-fn of_kinds(requests: usize, coders: f64, seed: u64) -> Trace {
-    let mut generator = Generator::new(requests, seed);
+fn of_kinds(requests: usize, coders: f64, seed: u64, block: usize) -> Trace {
+    let mut generator = Generator::new(requests, seed, block);
     for session in 0.. {
         if generator.generated.len() >= requests {
             break;
@@ -38,7 +38,7 @@ fn of_kinds(requests: usize, coders: f64, seed: u64) -> Trace {
         if generator.rng.next_f64() < coders { generator.coder(session) } else { generator.team(session) }
     }
     generator.generated.truncate(requests);
-    Trace::new(BLOCK, generator.generated).at_rate(10.0, seed)
+    Trace::new(block, generator.generated).at_rate(10.0, seed)
 }
 
 struct Generator {
@@ -50,8 +50,8 @@ struct Generator {
 }
 
 impl Generator {
-    fn new(requests: usize, seed: u64) -> Self {
-        let mut fresh = Fresh::default();
+    fn new(requests: usize, seed: u64, block: usize) -> Self {
+        let mut fresh = Fresh::of(block);
         let manager = Text::new(MANAGER, &mut fresh);
         Self { rng: SplitMix64::new(seed ^ 0xA6E7), fresh, manager, generated: Vec::with_capacity(requests + 64) }
     }
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn they_are_like_the_real_ones() {
-        let (coders, teams) = (of_kinds(4_500, 1.0, 1).stats(), of_kinds(4_500, 0.0, 1).stats());
+        let (coders, teams) = (of_kinds(4_500, 1.0, 1, 64).stats(), of_kinds(4_500, 0.0, 1, 64).stats());
         println!("{coders}\n{teams}");
         let near = |value: f64, real: f64, within: f64| (value / real - 1.0).abs() < within;
         assert!(near(coders.turns[5], 20.1, 0.1) && near(teams.turns[5], 27.7, 0.1), "{coders}\n{teams}");

@@ -13,15 +13,15 @@
 //! | whole blocks an infinite cache would hold | 88.2% |
 
 use super::distribution::{Zipf, draw};
-use super::text::{BLOCK, Fresh, Text};
+use super::text::{Fresh, Text};
 use crate::trace::{Start, Trace};
 use pointsman_test_support::SplitMix64;
 
 /// Makes so many requests: conversations begin so often that 10 requests come a second.
 #[must_use]
-pub fn trace(requests: usize, seed: u64) -> Trace {
+pub fn trace(requests: usize, seed: u64, block: usize) -> Trace {
     let (mut rng, mut fresh, mut generated) =
-        (SplitMix64::new(seed ^ 0xC4A7), Fresh::default(), Vec::with_capacity(requests));
+        (SplitMix64::new(seed ^ 0xC4A7), Fresh::of(block), Vec::with_capacity(requests));
     let systems = SYSTEMS.map(|tokens| Text::new(tokens, &mut fresh));
     let popular = Zipf::new(SYSTEMS.len(), 1.0);
     let mut session = 0;
@@ -40,7 +40,7 @@ pub fn trace(requests: usize, seed: u64) -> Trace {
         }
         session += 1;
     }
-    Trace::new(BLOCK, generated).at_rate(10.0, seed)
+    Trace::new(block, generated).at_rate(10.0, seed)
 }
 
 /// Tokens of the system prompts, the most popular first.
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn it_is_as_told() {
-        let stats = trace(10_000, 1).stats();
+        let stats = trace(10_000, 1, 64).stats();
         println!("{stats}");
         assert!((4.0..6.0).contains(&stats.turns[5]), "{stats}");
         assert!((2_500.0..4_500.0).contains(&stats.input[5]), "{stats}");

@@ -9,30 +9,50 @@ use pointsman_test_support::SplitMix64;
 /// Tokens of a block in synthetic traffic, unless said otherwise: more than engines have, so that a million requests fit.
 pub(super) const BLOCK: usize = 64;
 
-/// Gives ids that nobody has.
-#[derive(Debug, Default)]
-pub(super) struct Fresh(u64);
+/// Gives ids that nobody has, to blocks of so many tokens.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    next: u64,
+    block: usize,
+}
+
+impl Default for Fresh {
+    fn default() -> Self {
+        Self::of(BLOCK)
+    }
+}
 
 impl Fresh {
+    pub(super) fn of(block: usize) -> Self {
+        Self { next: 0, block }
+    }
+
     pub(super) fn id(&mut self) -> u64 {
-        self.0 += 1;
-        self.0 - 1
+        self.next += 1;
+        self.next - 1
     }
 }
 
 /// A text by its length and its blocks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Text {
+    block: usize,
     whole: Vec<u64>,
     tokens: usize,
     /// What follows the last whole block.
     tail: u64,
 }
 
+impl Default for Text {
+    fn default() -> Self {
+        Self { block: BLOCK, whole: Vec::new(), tokens: 0, tail: 0 }
+    }
+}
+
 impl Text {
     /// A text of its own.
     pub(super) fn new(tokens: usize, fresh: &mut Fresh) -> Self {
-        let mut text = Self::default();
+        let mut text = Self { block: fresh.block, ..Self::default() };
         text.grow(tokens, fresh);
         text
     }
@@ -40,8 +60,8 @@ impl Text {
     /// Goes on with what nobody else says, if only by a token.
     pub(super) fn grow(&mut self, tokens: usize, fresh: &mut Fresh) {
         self.tokens += tokens.max(1);
-        self.whole.reserve_exact((self.tokens / BLOCK).saturating_sub(self.whole.len()));
-        while self.whole.len() < self.tokens / BLOCK {
+        self.whole.reserve_exact((self.tokens / self.block).saturating_sub(self.whole.len()));
+        while self.whole.len() < self.tokens / self.block {
             self.whole.push(fresh.id());
         }
         self.tail = fresh.id();
@@ -50,7 +70,7 @@ impl Text {
     /// Forgets all but the beginning, and goes on with what nobody else says.
     pub(super) fn turn(&mut self, kept: usize, tokens: usize, fresh: &mut Fresh) {
         self.tokens = self.tokens.min(kept);
-        self.whole.truncate(self.tokens / BLOCK);
+        self.whole.truncate(self.tokens / self.block);
         self.grow(tokens, fresh);
     }
 
@@ -60,9 +80,9 @@ impl Text {
 
     /// A request with this prompt and an answer of so many tokens.
     pub(super) fn request(&self, start: Start, session: u32, output: f64) -> Request {
-        let mut ids = Vec::with_capacity(self.tokens.div_ceil(BLOCK));
+        let mut ids = Vec::with_capacity(self.tokens.div_ceil(self.block));
         ids.extend_from_slice(&self.whole);
-        if !self.tokens.is_multiple_of(BLOCK) {
+        if !self.tokens.is_multiple_of(self.block) {
             ids.push(self.tail);
         }
         Request { start, session, input: self.tokens as u32, output: output.max(1.0) as u32, ids }
