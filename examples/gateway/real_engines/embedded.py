@@ -1,7 +1,8 @@
 """The gateway of forty lines (examples/embedding/axum_gateway.rs) in front of real engines.
 
 It says nothing of what it expects, so the engines are the judges: a prompt that is sent again, after its events, must be sent to
-the pod that has it. By chance half of them would.
+the pod that has it. By chance half of them would. One at a time, so that no pod has anything else to do: a prompt is rightly computed
+elsewhere where the pod that has it is busy.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ class Embedded:
         texts = [" ".join(f"w{self.random.randrange(4000)}" for _ in range(self.random.randrange(100, 400))) for _ in range(prompts)]
         whole = failed = 0
         for turn in range(rounds + 1):
-            answers = await asyncio.gather(*(self.ask(session, text) for text in texts))
+            answers = [await self.ask(session, text) for text in texts]
             # Events are heard within milliseconds, on busy cores too.
             await asyncio.sleep(1.0)
             failed += sum(status != 200 for status, _, _ in answers)
