@@ -54,14 +54,15 @@ impl Table {
     pub(super) fn recognize(&self, prompt: &ProgramPrompt, now: Instant) -> Recognized {
         let of = |id: u64| self.contexts.peek(&id).filter(|one| one.key == prompt.key && one.tenant == prompt.tenant);
         // All of a prompt that ended without a block of its own, and more: its next turn.
-        let by_tail = self.owners.find_tail(prompt.tenant, prompt);
+        let depth = self.owners.depth(prompt.tenant, &prompt.sampled);
+        let by_tail = self.owners.find_tail(prompt.tenant, prompt, depth);
         let is_next =
             |(id, hash): &(u64, u64)| of(*id).is_some_and(|one| one.running == 0 && one.tail.last() == Some(hash));
         if let Some((id, _)) = by_tail.filter(is_next) {
             return Recognized::Context(id);
         }
         let is_at_once = |context: &Context| now.saturating_duration_since(context.began) <= AT_ONCE;
-        match self.owners.find(prompt.tenant, &prompt.sampled) {
+        match self.owners.find(prompt.tenant, &prompt.sampled, depth) {
             Known::Nobody => Recognized::New,
             // What others of the program branched off at, and somebody does now.
             Known::Program { program, last, depth } => match of(last) {
@@ -72,7 +73,11 @@ impl Table {
             },
             Known::Context { context: id, depth } => {
                 let Some(context) = of(id) else { return Recognized::New };
-                let (is_half, is_whole) = (2 * depth >= context.sampled.len(), depth == context.sampled.len());
+                // Its end too, but for a last block that may have only asked for the answer.
+                let end = context.tail.len().checked_sub(2);
+                let has_end = end.is_none_or(|at| prompt.behind(depth).get(at) == context.tail.get(at));
+                let (is_half, is_whole) =
+                    (2 * depth >= context.sampled.len(), depth == context.sampled.len() && has_end);
                 // Beyond the first prompt there are answers, and what those led to: nobody else has them.
                 match depth > context.first {
                     true if is_half => Recognized::Context(id),

@@ -46,14 +46,17 @@ pub(super) enum Known {
 }
 
 impl Owners {
-    /// The context that alone has the last block of a prompt that is known as one of a tail, and the block.
-    pub(super) fn find_tail(&self, tenant: u64, prompt: &ProgramPrompt) -> Option<(u64, u64)> {
-        let is_known = |hash: &u64| self.owners.contains_key(&(tenant, *hash));
-        let depth = prompt.sampled.iter().rposition(is_known).map_or(0, |at| at + 1);
-        let last = prompt.behind(depth).iter().rev().find(|hash| is_known(hash))?;
-        match self.owners.get(&(tenant, *last))? {
-            Owner::Context(context) => Some((*context, *last)),
-            Owner::Shared { .. } => None,
+    /// How many of a tenant's prompt's sampled blocks lead to the last one that is known.
+    pub(super) fn depth(&self, tenant: u64, sampled: &[u64]) -> usize {
+        sampled.iter().rposition(|hash| self.owners.contains_key(&(tenant, *hash))).map_or(0, |at| at + 1)
+    }
+
+    /// The context that alone has the last known block of a tail behind so many of a prompt's sampled blocks, and the block.
+    pub(super) fn find_tail(&self, tenant: u64, prompt: &ProgramPrompt, depth: usize) -> Option<(u64, u64)> {
+        let known = |hash: &u64| self.owners.get(&(tenant, *hash)).map(|owner| (*hash, *owner));
+        match prompt.behind(depth).iter().rev().find_map(known)? {
+            (hash, Owner::Context(context)) => Some((context, hash)),
+            (_, Owner::Shared { .. }) => None,
         }
     }
 
@@ -70,20 +73,16 @@ impl Owners {
         now.iter().for_each(|hash| self.insert((context, program), (tenant, *hash), &program_of));
     }
 
-    /// Whose the last known block of a tenant's prompt is.
-    pub(super) fn find(&self, tenant: u64, sampled: &[u64]) -> Known {
-        for (at, hash) in sampled.iter().enumerate().rev() {
-            let depth = at + 1;
-            match self.owners.get(&(tenant, *hash)) {
-                None => {}
-                Some(Owner::Context(context)) => return Known::Context { context: *context, depth },
-                Some(Owner::Shared { program: Some(program), last, .. }) => {
-                    return Known::Program { program: *program, last: *last, depth };
-                }
-                Some(Owner::Shared { .. }) => return Known::Nobody,
+    /// Whose the last of so many sampled blocks of a tenant's prompt is, which is known.
+    pub(super) fn find(&self, tenant: u64, sampled: &[u64], depth: usize) -> Known {
+        let last = depth.checked_sub(1).and_then(|at| self.owners.get(&(tenant, sampled[at])));
+        match last {
+            Some(Owner::Context(context)) => Known::Context { context: *context, depth },
+            Some(Owner::Shared { program: Some(program), last, .. }) => {
+                Known::Program { program: *program, last: *last, depth }
             }
+            Some(Owner::Shared { .. }) | None => Known::Nobody,
         }
-        Known::Nobody
     }
 
     /// A context of a program of a tenant has these blocks now, and had those. `program_of` says whose another context is. How many of the

@@ -83,6 +83,28 @@ fn what_goes_on_with_an_answer_is_of_the_same_program() {
     assert_eq!(scene.turn(&prompt(&[1, 2, 3, 4, 5, 6, 7, 8, 20, 21]), 0).context, first.context);
 }
 
+/// Of a question of 32 tokens no block is looked at; it is known by the end of its prompt.
+#[test]
+fn a_short_question_behind_a_system_prompt_is_found_again() {
+    let small = |own: &[u64]| {
+        let chain: Vec<BlockHash> = (1..=8).chain(own.iter().copied()).map(BlockHash::new).collect();
+        ProgramPrompt::new(&chain, 16, 16 * chain.len() as u64)
+    };
+    let mut scene = Scene::new(ProgramLimits::default());
+    let askers = [&[11, 12][..], &[21, 22], &[31, 32, 33]].map(|question| {
+        scene.after(5.0);
+        scene.turn(&small(question), 0)
+    });
+    for (asker, next) in askers.iter().zip([&[11, 12, 13, 14][..], &[21, 22, 23], &[31, 32, 33, 34, 35]]) {
+        scene.after(5.0);
+        assert_eq!(scene.turn(&small(next), 1).context, asker.context, "{next:?}");
+    }
+    // One that begins alike is another, and so is one that is asked twice at once.
+    scene.after(5.0);
+    let [like, once, again] = [&[31, 39][..], &[41, 42], &[41, 42]].map(|question| scene.begin(&small(question), 0));
+    assert!(askers.iter().all(|asker| asker.program != like.program) && once.context != again.context);
+}
+
 #[test]
 fn service_is_forgotten_with_the_last_context() {
     let limits = ProgramLimits::default().contexts(NonZeroUsize::new(3).unwrap());
