@@ -299,9 +299,20 @@ impl<const W: usize> Attempt<W> {
         self.router.learn_answer(self.prompt, tokens, decoding);
     }
 
-    /// The pod failed.
+    /// It failed, and another pod may serve the request. What is the [pod's fault](Failure::is_pod_fault) counts for its circuit breaker, and one
+    /// that [pushes back](Failure::is_pushback) is sent nothing for a moment; what a client or this process is to blame for says nothing of the pod.
+    ///
+    /// That the same request failed on every pod, and so is at fault itself, is seen by [`Router::execute`](crate::Router::execute) alone.
     pub fn failed(mut self, failure: Failure) {
-        self.record(&BreakerSample::Failure(failure));
+        self.failed = true;
+        if failure.is_pushback() {
+            self.record(&BreakerSample::Overloaded(None));
+        } else if failure.is_pod_fault() {
+            self.record(&BreakerSample::Failure(failure));
+        } else if failure.is_refusal() {
+            // It answered.
+            self.record(&BreakerSample::Success(None));
+        }
     }
 
     /// How long it took to the first token, if that came.

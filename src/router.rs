@@ -134,6 +134,8 @@ impl<const W: usize> Router<W> {
 
     /// Decides where a request goes. The plan comes with what counts it towards the load of the pods it is sent to.
     ///
+    /// At once: [flow control](RouterBuilder::flow_control) has those wait that are admitted ([`Self::admit`]).
+    ///
     /// # Errors
     ///
     /// When the request is for another model, no pod is left, or a plugin fails.

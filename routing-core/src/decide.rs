@@ -241,7 +241,11 @@ impl<const W: usize> Pass<'_, '_, W> {
                 first = kept;
             }
             if !last.is_empty() {
-                last = self.narrow_last(filter, last)?;
+                let kept = self.narrow_last(filter, last)?;
+                if let Some(trace) = &mut self.trace {
+                    trace.filtered_last(last - kept);
+                }
+                last = kept;
                 if first.is_empty() {
                     (first, last) = (last, PodSet::EMPTY);
                 }

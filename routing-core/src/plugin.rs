@@ -32,7 +32,10 @@ pub trait Filter<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError>;
 
     /// Of the candidates that it left, those that are to be tried last, whatever their scores: none, unless it says so. They are not
-    /// picked from where there are others, and rank behind all that are picked. Later filters narrow them, and the others, by themselves.
+    /// picked from where there are others, and rank behind all that are picked.
+    ///
+    /// Later filters narrow them, and the others, by themselves: one that says who is well, such as for health and circuit breakers, belongs before
+    /// this one. Behind it, it would be passed over where none of the others are well, and not send a request to one that is tried last.
     fn last_resort(&self, _context: &RoutingContext<'_, W>, _candidates: PodSet<W>) -> Option<PodSet<W>> {
         None
     }

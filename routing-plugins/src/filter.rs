@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`HealthFilter`] | pods that answer their health checks, or did last where none does | fail |
 //! | [`DrainFilter`] | pods that take new requests | fail |
-//! | [`BreakerFilter`] | pods whose circuit breaker is closed | keep previous |
+//! | [`BreakerFilter`] | pods whose circuit breaker is closed; those that fail now and then are tried last | keep previous |
 //! | [`RoleFilter`] | pods that do the step's work | fail |
 //! | [`ConcurrencyFilter`] | pods with few enough requests or tokens in flight | fail |
 //! | [`AffinityFilter`] | pods that hold enough of the prompt | keep previous |

@@ -101,6 +101,34 @@ fn a_pod_gets_requests_once_it_passed_its_first_check() {
     assert_eq!(route(), Ok(Some(b)));
 }
 
+/// What a client or this process is to blame for says nothing of the pod, and one that pushes back is left alone for a moment.
+#[test]
+fn a_breaker_counts_what_is_the_pods_fault() {
+    let failing = |failure: Failure| {
+        let (router, _) = with_clock(two_pods().tokens_given().profile("least_load"));
+        let a = router.pod("a").unwrap();
+        let mut attempts = 0;
+        for _ in 0..5 {
+            let mut routed = router.route(&router.request(router.now()).tokens(&[0; 100])).unwrap();
+            let Ok(attempt) = routed.begin(0, a) else { break };
+            attempt.failed(failure.clone());
+            attempts += 1;
+        }
+        let breaker = router.pods()[0].breaker;
+        let open = breaker.open_until.map(|until| until.saturating_duration_since(router.now()).as_secs());
+        (attempts, breaker.state, open)
+    };
+    for of_others in [Failure::Status(400), Failure::Status(404), Failure::BreakerOpen] {
+        assert_eq!(failing(of_others.clone()), (5, BreakerState::Closed, None), "{of_others:?}");
+    }
+    for pushed_back in [Failure::Status(429), Failure::Status(503)] {
+        let (attempts, state, open) = failing(pushed_back.clone());
+        assert_eq!((attempts, state), (1, BreakerState::Open), "{pushed_back:?}");
+        assert!(open.is_some_and(|seconds| seconds < 3), "{open:?}");
+    }
+    assert_eq!(failing(Failure::Status(500)), (5, BreakerState::Open, Some(10)));
+}
+
 #[test]
 fn attempts_count_while_they_last_and_failures_open_the_breaker() {
     let (router, millis) = with_clock(two_pods().tokens_given().profile("least_load"));
