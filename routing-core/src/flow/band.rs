@@ -241,11 +241,14 @@ impl<T> Band<T> {
             self.keys.insert(Arc::clone(name), new);
             self.idle.insert((floor, Arc::clone(name)));
         }
+        // Time may be ahead of who waits.
+        let other = self.turns.iter().find(|(_, _, other)| other != name).map(|(counter, ..)| *counter);
         let Some(key) = self.keys.get_mut(name) else { return };
         let (before, weight) = (key.counter, key.weight);
         let more = before.saturating_add(virtual_tokens(served, weight));
         // Nobody is ahead of all who wait for what was given back.
-        key.counter = more.saturating_sub(virtual_tokens(charged, weight)).max(self.floor.min(before));
+        let least = other.unwrap_or(floor).min(floor).min(before);
+        key.counter = more.saturating_sub(virtual_tokens(charged, weight)).max(least);
         if key.items.is_empty() {
             self.idle.remove(&(before, Arc::clone(name)));
             self.idle.insert((key.counter, Arc::clone(name)));

@@ -143,10 +143,13 @@ impl Model {
         let (more, less) = (self.charge(key, served), self.charge(key, charged));
         let floor = self.floors[band];
         let waits = self.waits(band, key);
+        let others = self.waiting.iter().filter(|entry| entry.request.band == band && &*entry.request.key != key);
+        let least =
+            others.map(|entry| self.keys[&(band, entry.request.key.to_string())].counter).min().unwrap_or(floor);
         if let Some(known) = self.keys.get_mut(&(band, key.to_owned())) {
             // Who does not wait and is not ahead of others is not remembered, and begins with them.
             if waits || known.counter > floor {
-                known.counter = (known.counter + more).saturating_sub(less).max(floor.min(known.counter));
+                known.counter = (known.counter + more).saturating_sub(less).max(least.min(floor).min(known.counter));
             } else if served > charged {
                 known.counter = floor + more - less;
             }
