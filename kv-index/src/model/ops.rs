@@ -253,10 +253,11 @@ impl<const W: usize> World<W> {
     fn list(&mut self, items: &[(Prompt, u8, Tier, u8)]) -> Vec<InventoryBlock> {
         let mut inventory = Vec::new();
         for (prompt, skip, tier, copies) in items {
-            let chain = self.chain(prompt);
+            let (chain, is_silent) = (self.chain(prompt), skip % 16 > 12);
+            self.is_odd |= is_silent;
             for (i, &hash) in chain.iter().enumerate().skip(usize::from(skip % 4)) {
                 let parent = match i {
-                    _ if skip % 16 > 12 => Parent::Unknown,
+                    _ if is_silent => Parent::Unknown,
                     0 => Parent::Root,
                     _ => Parent::Block(chain[i - 1]),
                 };
