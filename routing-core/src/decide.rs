@@ -230,7 +230,7 @@ impl<const W: usize> Pass<'_, '_, W> {
         }
         let (mut first, mut last) = (offered, PodSet::EMPTY);
         for filter in &self.step.stages.filters {
-            let (on_empty, plugin) = &filter.plugin;
+            let (on_empty, plugin) = (&filter.plugin.0, &*filter.plugin.1);
             self.workspace.slots.running = filter.brand;
             let kept = plugin.filter(&self.context(), first);
             let kept = kept.map_err(|source| self.failed(&filter.name, source))? & first;
@@ -241,11 +241,7 @@ impl<const W: usize> Pass<'_, '_, W> {
                 first = kept;
             }
             if !last.is_empty() {
-                let kept = self.narrow_last(filter, last)?;
-                if let Some(trace) = &mut self.trace {
-                    trace.filtered_last(last - kept);
-                }
-                last = kept;
+                last = self.narrow_last(filter, last)?;
                 if first.is_empty() {
                     (first, last) = (last, PodSet::EMPTY);
                 }

@@ -91,15 +91,6 @@ impl<const W: usize> Trace<W> {
         self.last(|step| step.filters.push(FilterTrace { filter: Arc::clone(filter), removed, passed_over }));
     }
 
-    /// Of the candidates that are tried after all others the same filter removed these.
-    pub(crate) fn filtered_last(&mut self, removed: PodSet<W>) {
-        self.last(|step| {
-            if let Some(filter) = step.filters.last_mut() {
-                filter.removed = filter.removed | removed;
-            }
-        });
-    }
-
     /// The candidates that are tried after all others.
     pub(crate) fn tried_last(&mut self, last_resort: PodSet<W>) {
         self.last(|step| step.last_resort = last_resort);
