@@ -1,8 +1,8 @@
 """The gateway of forty lines (examples/embedding/axum_gateway.rs) in front of real engines.
 
 It says nothing of what it expects, so the engines are the judges: a prompt that is sent again, after its events, must be sent to
-the pod that has it. By chance half of them would. One at a time, so that no pod has anything else to do: a prompt is rightly computed
-elsewhere where the pod that has it is busy.
+the pod that has it. By chance half of them would. One at a time, so that no pod has anything else to do: where the pod that has a
+prompt is busy, the default may rightly compute it elsewhere.
 """
 
 import asyncio

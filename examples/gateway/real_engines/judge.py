@@ -187,8 +187,7 @@ class Judge:
         finally:
             gateway.stop()
         print(f"{name}: of {answers} prompts sent again {whole} were cached as far as they can be, {failed} failed", flush=True)
-        # On busy cores a pod may seem so slow that another is faster without a cache; what the router knows is held against engines elsewhere.
-        if whole < 0.9 * answers or failed:
+        if whole != answers or failed:
             self.verdicts.append(f"{name}: {whole} of {answers} were cached, {failed} failed")
 
     async def quick(self) -> None:
